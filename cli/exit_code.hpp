@@ -1,0 +1,16 @@
+// Exit codes: one meaning each, the same in every command.
+#pragma once
+
+namespace moeplan {
+
+enum class ExitCode {
+  ok = 0,         // asked and answered
+  no = 1,         // answered no: does not fit, fails, differs
+  usage = 2,      // the command line is wrong
+  input = 3,      // an input is unreadable or wrong
+  no_device = 4,  // no usable GPU, driver or NVRTC
+  refused = 5,    // a resource limit
+  internal = 70,  // a bug
+};
+
+}  // namespace moeplan

@@ -1,0 +1,50 @@
+#include "cli/io/decimal.hpp"
+
+#include <utility>
+
+namespace moeplan {
+namespace {
+
+__extension__ using Wide = __int128;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+std::optional<i64> scaled_decimal(std::string_view text, i64 scale) {
+  constexpr i64 kLargest = i64{1} << 62;
+  Wide digits = 0;
+  i64 divisor = 1;
+  bool behind_point = false;
+  bool any_digit = false;
+  for (char c : text) {
+    if (c == '.' && !behind_point && any_digit) {
+      behind_point = true;
+      any_digit = false;
+      continue;
+    }
+    if (!is_digit(c)) return std::nullopt;
+    any_digit = true;
+    digits = digits * 10 + (c - '0');
+    if (behind_point) divisor *= 10;
+    if (digits > kLargest || divisor > 1'000'000'000) return std::nullopt;
+  }
+  if (!any_digit) return std::nullopt;
+  const Wide rounded = (2 * digits * scale + divisor) / (2 * Wide{divisor});
+  if (rounded > kLargest) return std::nullopt;
+  return static_cast<i64>(rounded);
+}
+
+std::optional<i64> parse_byte_size(std::string_view text) {
+  constexpr std::pair<std::string_view, i64> kUnits[] = {
+      {"KiB", i64{1} << 10}, {"MiB", i64{1} << 20}, {"GiB", i64{1} << 30}, {"TiB", i64{1} << 40}, {"B", 1}};
+  for (const auto& [unit, bytes] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    text.remove_suffix(unit.size());
+    while (text.ends_with(' ')) text.remove_suffix(1);
+    return scaled_decimal(text, bytes);
+  }
+  return std::nullopt;
+}
+
+}  // namespace moeplan

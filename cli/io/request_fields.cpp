@@ -1,0 +1,191 @@
+#include "cli/io/request_fields.hpp"
+
+#include <vector>
+
+#include "planner/core/did_you_mean.hpp"
+#include "planner/core/limits.hpp"
+#include "planner/core/text.hpp"
+
+namespace moeplan {
+namespace {
+
+constexpr std::uint32_t bit(RequestKind kind) { return 1u << static_cast<int>(kind); }
+constexpr std::uint32_t kTensorParallel = bit(RequestKind::moe_tp);
+constexpr std::uint32_t kExpertParallel = bit(RequestKind::moe_ep);
+
+constexpr Field kDeviceProfileFields[] = {
+    integer<&DeviceProfile::sm_count>("sm_count", INT64_MIN, kMaxMultiprocessors,
+                                      "multiprocessors of the device"),
+    text<&DeviceProfile::compute_capability>("compute_capability", "such as \"12.0\""),
+    choice<&DeviceProfile::type>("type", kDeviceTypeNames, "cuda (default) or cpu"),
+};
+
+// Sizes that have to be positive are refused by the planner, sizes with a floor are raised by it: no minimum
+// here.
+constexpr Field kWeightFields[] = {
+    choice<&MoeWeights::quant_mode>("quant_mode", kQuantModeNames, "kernels the plan is for")
+        .required()
+        .unknown_as(ErrorCode::unsupported_quant_mode),
+    choice<&MoeWeights::source_format>("source_format", kSourceFormatNames,
+                                       "checkpoint format of the experts")
+        .required()
+        .unknown_as(ErrorCode::unsupported_source_format),
+    choice<&MoeWeights::activation>("activation", kActivationNames, "activation between the two GEMMs")
+        .required()
+        .unknown_as(ErrorCode::unsupported_activation),
+    choice<&MoeWeights::io_dtype>("io_dtype", kDTypeNames, "activations in and out: bfloat16 or float16")
+        .required()
+        .unknown_as(ErrorCode::unsupported_io_dtype),
+    integer<&MoeWeights::experts>("experts", INT64_MIN, kMaxExperts, "E: experts this rank's weights hold")
+        .required(),
+    integer<&MoeWeights::hidden_size>("hidden_size", INT64_MIN, kMaxDimension, "k: hidden size").required(),
+    integer<&MoeWeights::intermediate_size>("intermediate_size", INT64_MIN, kMaxDimension,
+                                            "n: this rank's intermediate size, already divided by TP")
+        .required(),
+    choice<&MoeWeights::weight_layout>("weight_layout", kLayoutOverrideNames,
+                                       "asks for another weight layout")
+        .unknown_as(ErrorCode::unsupported_weight_layout),
+    choice<&MoeWeights::w13_layout>("w13_layout", kW13LayoutNames, "order of gate and up (default w13)")
+        .unknown_as(ErrorCode::unsupported_w13_layout),
+    integer<&MoeWeights::trellis_bits>("trellis_bits", 2, 6, "bits a Trellis weight (default 3)"),
+    choice<&MoeWeights::trellis_codebook>("trellis_codebook", kTrellisCodebookNames, "b12x contracts only"),
+    integer_list<&MoeWeights::trellis_tile_config>("trellis_tile_config", INT64_MIN, kMaxDimension, 64,
+                                                   "fc1 k, fc1 n, fc2 k, fc2 n"),
+    choice<&MoeWeights::trellis_rate_structure>("trellis_rate_structure", kTrellisRatesNames,
+                                                "b12x contracts only (default uniform)"),
+    choice_list<&MoeWeights::trellis_pair_kinds>("trellis_pair_kinds", kTrellisPairNames,
+                                                 "b12x contracts only"),
+    boolean<&MoeWeights::coupled_hadamard>("coupled_hadamard", "b12x contracts only (default false)"),
+    choice_list<&MoeWeights::weight_quant_modes>("weight_quant_modes", kQuantModeNames,
+                                                 "modes the weights are prepared for (default: quant_mode)"),
+};
+
+constexpr Field kCapacityFields[] = {
+    integer<&MoeCapacity::max_tokens>("max_tokens", INT64_MIN, kMaxTokens, "most tokens of one launch")
+        .required(),
+    integer<&MoeCapacity::top_k>("top_k", INT64_MIN, kMaxTopK, "experts a token is routed to").required(),
+    boolean<&MoeCapacity::apply_router_weight_on_input>("apply_router_weight_on_input", "default false"),
+    number<&MoeCapacity::swiglu_limit>("swiglu_limit", "clamp of the activation (swigluoai: 7)"),
+    number<&MoeCapacity::swiglu_alpha>("swiglu_alpha", "swigluoai only"),
+    number<&MoeCapacity::swiglu_beta>("swiglu_beta", "swigluoai only"),
+    integer_list<&MoeCapacity::core_token_counts>("core_token_counts", INT64_MIN, kMaxTokens, kMaxTokenCounts,
+                                                  "further token counts the core has to serve")
+        .only_for(kTensorParallel),
+    integer<&MoeCapacity::route_experts>("route_experts", INT64_MIN, kMaxExperts,
+                                         "router width (default: experts; 0: no router workspace)")
+        .only_for(kTensorParallel),
+    choice<&MoeCapacity::route_logits_dtype>("route_logits_dtype", std::span(kDTypeNames).first(3),
+                                             "type of the router logits (default: io_dtype)")
+        .only_for(kTensorParallel),
+    integer<&MoeCapacity::block_size_m>("block_size_m", INT64_MIN, kMaxTokens,
+                                        "pinned route block: 8, 16, 32, 48 or 64 (default: unpinned)")
+        .only_for(kTensorParallel),
+    boolean<&MoeCapacity::deterministic_output>("deterministic_output", "default false")
+        .only_for(kTensorParallel),
+    integer<&MoeCapacity::global_experts>("global_experts", INT64_MIN, kMaxExperts, "experts over all ranks")
+        .required()
+        .only_for(kExpertParallel),
+};
+
+// The request as it is written.
+struct WrittenRequest {
+  std::string id;
+  RequestKind kind{};
+  std::optional<std::string> contract;
+  std::optional<DeviceProfile> device;
+  MoeWeights weights;
+  MoeCapacity capacity;
+  std::optional<Purpose> purpose;
+};
+
+constexpr Field kRequestFields[] = {
+    text<&WrittenRequest::id>("id", "echoed in the response"),
+    choice<&WrittenRequest::kind>("kind", kRequestKindNames, "what is planned")
+        .required()
+        .unknown_as(ErrorCode::unknown_kind),
+    text<&WrittenRequest::contract>("contract",
+                                    "layout contract; the planner revision whose arena is asked for"),
+    object<&WrittenRequest::device>("device", kDeviceProfileFields, "the device the plan is for"),
+    object<&WrittenRequest::weights>("weights", kWeightFields, "this rank's expert weights").required(),
+    object<&WrittenRequest::capacity>("capacity", kCapacityFields, "what the plan has to serve").required(),
+    choice<&WrittenRequest::purpose>(
+        "purpose", kPurposeNames, "size: the pure query (default); launch: with launch planning's refusals")
+        .only_for(kTensorParallel),
+};
+
+// The kind decides which fields exist, so it is read ahead of them.
+std::optional<RequestKind> peek_kind(const FieldContext& context, const JsonNode& node) {
+  const JsonNode* kind = context.document.find(node, "kind");
+  if (!kind || kind->type != JsonType::string) return std::nullopt;
+  for (std::size_t i = 0; i < std::size(kRequestKindNames); ++i) {
+    if (kRequestKindNames[i] == context.document.text(*kind)) return static_cast<RequestKind>(i);
+  }
+  return std::nullopt;
+}
+
+void missing(FieldContext& context, const JsonNode& node, std::string_view field, std::string_view help) {
+  if (context.problems.size() >= kMaxProblems) return;
+  context.problems.push_back(
+      {Error{ErrorCode::missing_field, concat(context.document.pointer(node), "/", field),
+             concat(field, " is missing"), concat("add ", help)},
+       context.document.place(node)});
+}
+
+}  // namespace
+
+const Contract* read_contract(FieldContext& context, const JsonNode& node, std::string_view id) {
+  if (const Contract* contract = find_contract(id)) return contract;
+  std::vector<std::string_view> ids;
+  for (const Contract& contract : contracts()) ids.push_back(contract.id);
+  const auto near = did_you_mean(id, ids);
+  add_problem(context, node, ErrorCode::unknown_contract, concat("unknown contract \"", id, "\""),
+              near ? concat("did you mean \"", *near, "\"?") : concat("known: ", join(ids, ", ")));
+  return nullptr;
+}
+
+PlanRequest read_request(FieldContext context, const JsonNode& node, const RequestDefaults& defaults) {
+  const JsonDocument& document = context.document;
+  PlanRequest request;
+  if (node.type != JsonType::object) {
+    add_problem(context, node, ErrorCode::wrong_type,
+                concat("a request must be an object, got ", name_of(node.type)), "");
+    return request;
+  }
+  if (const JsonNode* id = document.find(node, "id"); id && id->type == JsonType::string)
+    request.id = document.text(*id);
+
+  const auto kind = peek_kind(context, node);
+  if (kind) {
+    context.kind = bit(*kind);
+    context.kind_name = name_of(*kind);
+  }
+  WrittenRequest written;
+  read_fields(context, node, kRequestFields, &written);
+  if (!kind) return request;
+
+  request.kind = *kind;
+  MoeRequest& moe = request.moe;
+  moe.kind = *kind == RequestKind::moe_ep ? MoeKind::expert_parallel : MoeKind::tensor_parallel;
+  moe.contract = defaults.contract;
+  if (written.contract && !defaults.contract_is_forced) {
+    moe.contract = read_contract(context, *document.find(node, "contract"), *written.contract);
+  } else if (!moe.contract) {
+    missing(context, node, "contract", "\"contract\", for example \"sparkinfer-de04125\"");
+  }
+  if (written.device) {
+    moe.device = *written.device;
+  } else if (defaults.device) {
+    moe.device = *defaults.device;
+  }
+  if (!moe.device.sm_count)
+    missing(context, node, "device/sm_count", "the multiprocessor count of the device, for example 188");
+  moe.weights = std::move(written.weights);
+  moe.capacity = std::move(written.capacity);
+  moe.purpose = written.purpose.value_or(Purpose::size);
+  return request;
+}
+
+std::span<const Field> request_fields() { return kRequestFields; }
+std::span<const Field> device_profile_fields() { return kDeviceProfileFields; }
+
+}  // namespace moeplan

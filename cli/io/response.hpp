@@ -1,0 +1,18 @@
+// The response of one planning request, as JSON.
+#pragma once
+
+#include "cli/io/json_writer.hpp"
+#include "planner/core/result.hpp"
+#include "planner/moe/layout.hpp"
+#include "planner/plan_request.hpp"
+
+namespace moeplan {
+
+// {"id", "layout": {...}}
+void write_response(JsonWriter& json, const PlanRequest& request, const MoeLayout& layout);
+
+// {"id", "line", "error": {"code", "message", "pointer"?, "help"?}}; the id is null where it could not be
+// read.
+void write_error_response(JsonWriter& json, std::string_view id, i64 line, const Error& error);
+
+}  // namespace moeplan

@@ -1,0 +1,136 @@
+// The command line: one table of commands and options. Answers go to stdout, everything else to stderr.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "cli/commands/options.hpp"
+#include "cli/log.hpp"
+#include "planner/core/text.hpp"
+
+namespace moeplan {
+namespace {
+
+// Columns of the terminal, else 100.
+i64 terminal_width() {
+  const char* columns = std::getenv("COLUMNS");
+  const long width = columns ? std::strtol(columns, nullptr, 10) : 0;
+  return width >= 20 && width <= 10'000 ? width : 100;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const Format& format : formats()) names.emplace_back(format.name);
+  return names;
+}
+
+struct CommandLine {
+  SizeOptions size;
+  BatchOptions batch;
+  std::string format = "table";
+  int verbosity = 0;
+  bool version = false;
+};
+
+void add_verbosity(CLI::App& command, CommandLine& line) {
+  command.add_flag("-v", line.verbosity, "Say on stderr what is done; -vv for details");
+}
+
+void add_size(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("size", "How many bytes does each rank reserve, tensor by tensor?");
+  command->footer(
+      "Examples:\n  moeplan size --config configs/glm52.json\n"
+      "  moeplan size -c glm52.json --set /deployment/max_num_batched_tokens=8192 --format json");
+  command
+      ->add_option("-c,--config", line.size.configs,
+                   "Deployment config; - is standard input; repeat for several")
+      ->required()
+      ->take_all()
+      ->type_name("FILE");
+  command
+      ->add_option("--set", line.size.overrides.sets, "Override one field: /json/pointer=value; repeatable")
+      ->take_all()
+      ->type_name("PTR=VALUE");
+  command
+      ->add_option("--contract", line.size.overrides.contract,
+                   "Plan under this contract instead of the config's")
+      ->type_name("ID");
+  command
+      ->add_option("--allow-env", line.size.overrides.environment,
+                   "Let ${NAME} in the config read the environment")
+      ->take_all()
+      ->type_name("NAME");
+  command->add_option("--format", line.format, "How to print the answer")
+      ->check(CLI::IsMember(format_names()))
+      ->capture_default_str();
+  command
+      ->add_option("--width", line.size.report.render.width,
+                   "Columns to print in (default: COLUMNS, else 100)")
+      ->check(CLI::Range(20, 10'000));
+  command->add_flag("--ascii", line.size.report.render.ascii, "No glyphs beyond ASCII");
+  command->add_flag("-q,--quiet", line.size.report.render.quiet, "The verdict line alone");
+  add_verbosity(*command, line);
+}
+
+void add_batch(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("batch", "Many sizing requests, JSON lines in and out");
+  command->add_option("--input", line.batch.input, "File to read instead of standard input")
+      ->type_name("FILE");
+  command->add_flag("--fail-on-error", line.batch.fail_on_error, "Exit 1 when any response is an error");
+}
+
+int run(int argc, char** argv) {
+  CommandLine line;
+  line.size.report.render.width = terminal_width();
+  CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
+  app.footer("Exit codes: 0 answered, 1 answered no, 2 usage, 3 bad input, 4 no device, 5 refused, 70 bug.");
+  app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
+  add_verbosity(app, line);
+  add_size(app, line);
+  add_batch(app, line);
+  CLI::App* schema = app.add_subcommand("schema", "Print the JSON Schema of a config");
+  CLI::App* version = app.add_subcommand("version", "Print the version; with -v what the build is made of");
+  add_verbosity(*version, line);
+  app.require_subcommand(0, 1);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Its own exit codes start at 100; asking for help is no error.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "error[usage]: %s\n  help: moeplan --help, or moeplan COMMAND --help\n",
+                 error.what());
+    return static_cast<int>(ExitCode::usage);
+  }
+  set_verbosity(line.verbosity);
+  for (const Format& format : formats()) {
+    if (format.name == line.format) line.size.report.format = &format;
+  }
+
+  ExitCode code = ExitCode::usage;
+  if (line.version || version->parsed())
+    code = run_version(line.verbosity > 0);
+  else if (app.got_subcommand("size"))
+    code = run_size(line.size);
+  else if (app.got_subcommand("batch"))
+    code = run_batch(line.batch);
+  else if (schema->parsed())
+    code = run_schema();
+  else
+    std::fputs(app.help().c_str(), stderr);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+}  // namespace moeplan
+
+int main(int argc, char** argv) {
+  try {
+    return moeplan::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "internal error: %s\n  this is a bug in moeplan; please report it\n", error.what());
+    return static_cast<int>(moeplan::ExitCode::internal);
+  }
+}

@@ -1,0 +1,13 @@
+#include "cli/render/render.hpp"
+
+namespace moeplan {
+
+std::span<const Format> formats() {
+  static constexpr Format kFormats[] = {
+      {"table", render_table, false},
+      {"json", render_json, true},
+  };
+  return kFormats;
+}
+
+}  // namespace moeplan

@@ -1,0 +1,103 @@
+// ArenaLayout: the tensors of one scratch buffer with their offsets, and the functions that place them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "planner/core/dtype.hpp"
+#include "planner/core/fixed_vector.hpp"
+#include "planner/core/integer.hpp"
+
+namespace moeplan {
+
+// Which part of an arena a tensor belongs to.
+enum class Region { route, core };
+inline constexpr std::string_view kRegionNames[] = {"route", "core"};
+constexpr std::string_view name_of(Region region) { return kRegionNames[static_cast<int>(region)]; }
+
+// What decided a size that has a bound.
+enum class Bound {
+  none,     // the formula has no bound
+  columns,  // split-K scratch: every element of every route slot is staged once
+  sm_cap,   // split-K scratch: saturated at four live partial tiles a multiprocessor
+};
+inline constexpr std::string_view kBoundNames[] = {"none", "columns", "sm_cap"};
+constexpr std::string_view name_of(Bound bound) { return kBoundNames[static_cast<int>(bound)]; }
+
+// Elements along each dimension; at most four.
+struct Shape {
+  i64 dims[4];
+  int rank;
+
+  constexpr i64 elements() const {
+    i64 product = 1;
+    for (int i = 0; i < rank; ++i) product *= dims[i];
+    return product;
+  }
+};
+constexpr Shape shape(i64 a) { return {{a, 1, 1, 1}, 1}; }
+constexpr Shape shape(i64 a, i64 b) { return {{a, b, 1, 1}, 2}; }
+constexpr Shape shape(i64 a, i64 b, i64 c) { return {{a, b, c, 1}, 3}; }
+
+// One placed tensor. Texts are static.
+struct TensorSpec {
+  std::string_view name;
+  std::string_view formula;  // element count in the terms of docs/contracts.md
+  DType dtype;
+  Region region;
+  Bound bound;
+  bool grows_with_tokens;  // false: a floor under any plan of fewer tokens
+  Shape shape;
+  i64 offset;  // bytes from the start of the arena
+  i64 bytes;   // exact, not rounded
+};
+
+struct ArenaLayout {
+  FixedVector<TensorSpec, 40> tensors;  // in arena order
+  i64 end = 0;                          // bytes up to the end of the last tensor
+};
+
+// Element types that depend on the request, resolved when a tensor is placed.
+enum class ElementType { cache, io, logits, float32, float16, int32, uint8 };
+
+// What the request makes of the variable element types.
+struct ElementTypes {
+  DType cache;   // intermediate caches
+  DType io;      // activations in and out
+  DType logits;  // router logits
+};
+
+// How one tensor follows from the sizes of its plan. A contract lists rules in arena order.
+template <class Sizes>
+struct TensorRule {
+  std::string_view name;
+  ElementType type;
+  Shape (*shape)(const Sizes&);
+  std::string_view formula;
+  bool grows_with_tokens = false;
+  Bound (*bound)(const Sizes&) = nullptr;
+};
+
+DType resolve(ElementType type, const ElementTypes& types);
+
+// Places `tensor` at the next multiple of max(alignment, item size); sets its offset and bytes.
+void place(ArenaLayout& arena, TensorSpec tensor, i64 alignment);
+
+// Places the tensor of one rule.
+template <class Sizes>
+void place(ArenaLayout& arena, const TensorRule<Sizes>& rule, const Sizes& sizes, const ElementTypes& types,
+           Region region, i64 alignment) {
+  place(arena,
+        TensorSpec{.name = rule.name,
+                   .formula = rule.formula,
+                   .dtype = resolve(rule.type, types),
+                   .region = region,
+                   .bound = rule.bound ? rule.bound(sizes) : Bound::none,
+                   .grows_with_tokens = rule.grows_with_tokens,
+                   .shape = rule.shape(sizes),
+                   .offset = 0,
+                   .bytes = 0},
+        alignment);
+}
+
+}  // namespace moeplan

@@ -1,0 +1,94 @@
+// Layout contracts: what one released planner reserves, as rows of data. A released row is never edited; a
+// planner that reserves something else gets a new row. Sources and differences: docs/contracts.md.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "planner/core/integer.hpp"
+
+namespace moeplan {
+
+// Checkpoint formats, and their names as requests spell them.
+enum class SourceFormat {
+  modelopt_nvfp4,
+  fp4_e8m0_k32,
+  compressed_tensors,
+  mxfp6_e2m3,
+  exl3_trellis_mcg,
+  btx,
+};
+inline constexpr std::string_view kSourceFormatNames[] = {
+    "modelopt_nvfp4", "fp4_e8m0_k32", "compressed_tensors", "mxfp6_e2m3", "exl3_trellis_mcg", "btx"};
+constexpr std::string_view name_of(SourceFormat source) {
+  return kSourceFormatNames[static_cast<int>(source)];
+}
+
+// Block sizes an unpinned plan reserves for.
+enum class UnpinnedBlocks {
+  all,        // every block size
+  reachable,  // from the size one token selects to the size the capacity selects
+};
+
+// The expert count the route geometry uses, from the router's (rE) and the weights' (E). rE absent or zero is
+// E.
+enum class RouteExperts {
+  router,         // rE
+  weights,        // E
+  larger_of_both  // max(E, rE)
+};
+
+// Tensors of a W4A16 core; their sizes are in planner/moe/w4a16.cpp.
+enum class CoreTensor {
+  intermediate_cache13,
+  intermediate_cache2,
+  fc1_c_tmp,
+  fc2_c_tmp,
+  packed_route_indices,
+  block_expert_ids,
+  packed_route_count,
+  expert_offsets,
+  expert_counts,
+  full_rotation_output,
+  rotation_a_gate,
+  rotation_a_up,
+  kernel_workspace,
+};
+
+enum class Presence { always, trellis, trellis_uncoupled };
+
+struct CoreTensorEntry {
+  CoreTensor tensor;
+  Presence present;
+};
+
+struct Contract {
+  std::string_view id;
+  std::string_view environment_prefix;  // of the variables this build reads
+
+  UnpinnedBlocks unpinned_blocks;
+  RouteExperts trellis_route_experts;
+  RouteExperts other_route_experts;  // packed and native layouts
+  bool direct_top_k_scratch;         // packed plans reserve for the direct top-k kernel
+  bool per_call_direct_slots;        // the per-call helper does too
+
+  SourceFormat trellis_source;
+  std::string_view trellis_layout_name;
+  i64 trellis_min_bits;
+  bool trellis_settings;          // codebooks, rate structures and coupled Hadamard exist
+  bool trellis_unpinned_is_one;   // an unpinned Trellis request resolves to one block size
+  bool trellis_launch_needs_pin;  // launch planning refuses an unpinned Trellis plan on a CUDA device
+  bool trellis_w4a8_mx;           // w4a8_mx takes Trellis weights
+  bool w4a8_mx_micro_reduction;   // the micro workspace holds w4a8_mx's extra reduction
+
+  std::span<const CoreTensorEntry> core_tensors;             // tensor-parallel, in arena order
+  std::span<const CoreTensorEntry> expert_parallel_tensors;  // in arena order
+};
+
+// All contracts, oldest first.
+std::span<const Contract> contracts();
+
+// The contract of that id, or null.
+const Contract* find_contract(std::string_view id);
+
+}  // namespace moeplan

@@ -1,0 +1,31 @@
+// Element types of planned tensors.
+#pragma once
+
+#include <string_view>
+
+#include "planner/core/integer.hpp"
+
+namespace moeplan {
+
+enum class DType { float32, bfloat16, float16, int32, uint8 };
+
+inline constexpr std::string_view kDTypeNames[] = {"float32", "bfloat16", "float16", "int32", "uint8"};
+
+constexpr std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<int>(dtype)]; }
+
+// Bytes of one element.
+constexpr i64 item_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+    case DType::int32:
+      return 4;
+    case DType::bfloat16:
+    case DType::float16:
+      return 2;
+    case DType::uint8:
+      return 1;
+  }
+  return 0;
+}
+
+}  // namespace moeplan

@@ -1,0 +1,74 @@
+// Report: what every command answers. A format renders any Report; a command needs no renderer of its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "planner/core/integer.hpp"
+
+namespace moeplan {
+
+// Empty, a truth, an integer, a text, or a list of integers.
+using Cell = std::variant<std::monostate, bool, i64, std::string, std::vector<i64>>;
+
+enum class ColumnKind {
+  text,
+  count,
+  bytes,  // people also see it in MiB
+};
+
+// Who sees a column: programs read everything but hints for the eye.
+enum class Audience { everyone, programs, people };
+
+struct Column {
+  std::string key;    // in JSON and CSV; stable
+  std::string title;  // for people
+  ColumnKind kind = ColumnKind::text;
+  Audience audience = Audience::everyone;
+  bool draws_bar = false;  // bytes: people see each row's share of the largest as a bar
+};
+
+struct Table;
+
+struct Row {
+  std::vector<Cell> cells;     // one a column
+  std::vector<Table> details;  // tables about this row
+};
+
+struct Table {
+  std::string key;
+  std::string title;
+  std::vector<Column> columns;
+  std::vector<Row> rows;     // in the order programs see
+  std::vector<Row> footers;  // for people: sums, padding
+  int people_sort_by = -1;   // column by which people see the rows, largest first
+};
+
+// A named value outside any table.
+struct Fact {
+  std::string key;
+  Cell value;
+};
+
+struct Finding {
+  std::string rule;
+  std::string level;  // note, warning or error
+  std::string pointer;
+  std::string message;
+  std::string remedy;
+};
+
+struct Report {
+  std::string schema;        // such as "moeplan.plan/1"
+  std::string verdict;       // the answer in one line
+  std::string subject;       // what it is about, one line
+  std::vector<Fact> facts;   // for programs
+  std::vector<Fact> totals;  // for programs
+  std::vector<Table> tables;
+  std::vector<Finding> findings;
+  std::vector<std::string> notes;
+};
+
+}  // namespace moeplan
