@@ -62,7 +62,8 @@ TEST_CASE("option --set raises the prefill arena to 2,654.32 MiB") {
 }
 
 TEST_CASE("tensors of the JSON answer add up to their arena") {
-  for (const Json& arena : size_json("-c configs/glm52.json")["arenas"]) {
+  const Json report = size_json("-c configs/glm52.json");
+  for (const Json& arena : report["arenas"]) {
     std::int64_t end = 0;
     for (const Json& tensor : arena["tensors"]) {
       CHECK(tensor["offset"] >= end);
