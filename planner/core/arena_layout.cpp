@@ -18,6 +18,10 @@ DType resolve(ElementType type, const ElementTypes& types) {
       return DType::int32;
     case ElementType::uint8:
       return DType::uint8;
+    case ElementType::int64:
+      return DType::int64;
+    case ElementType::uint64:
+      return DType::uint64;
   }
   fail_check("element type", "unknown element type", __FILE__, __LINE__);
 }
