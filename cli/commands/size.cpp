@@ -1,6 +1,7 @@
 #include "cli/commands/size.hpp"
 
 #include "cli/commands/options.hpp"
+#include "cli/log.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/plan_moe.hpp"
@@ -144,6 +145,7 @@ std::vector<SizedPlan> size_plans(Config& config, std::span<const DeploymentRequ
   for (const DeploymentRequest& entry : requests) {
     auto layout = plan_moe(entry.request.moe);
     if (layout) {
+      log_debug(concat("planned ", entry.request.id, ": ", layout->total_bytes, " bytes"));
       plans.push_back({&entry.request, std::move(*layout)});
       continue;
     }
@@ -189,6 +191,7 @@ ExitCode run_size(const SizeOptions& options) {
   for (const std::string& path : options.configs) {
     configs.push_back(read_config(path, options.overrides));
     Config& config = *configs.back();
+    log_info(concat("read ", config.name, ": ", config.text.size(), " bytes"));
     const auto requests = requests_of(config);
     const auto plans = size_plans(config, requests);
     if (config.problems.empty()) reports.push_back(size_report(config.deployment, plans));

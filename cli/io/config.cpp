@@ -201,14 +201,19 @@ void Config::add(Error error) {
 }
 
 std::unique_ptr<Config> read_config(const std::string& path, const ConfigOverrides& overrides) {
-  auto config = std::make_unique<Config>();
-  config->name = path == "-" ? "stdin" : path;
+  const std::string name = path == "-" ? "stdin" : path;
   auto text = read_text(path);
-  if (!text) {
-    config->problems.push_back({text.error(), Place{config->name, 0, 0, {}, 1}});
-    return config;
-  }
-  config->text = std::move(*text);
+  if (text) return parse_config(name, std::move(*text), overrides);
+  auto config = std::make_unique<Config>();
+  config->name = name;
+  config->problems.push_back({text.error(), Place{config->name, 0, 0, {}, 1}});
+  return config;
+}
+
+std::unique_ptr<Config> parse_config(std::string name, std::string text, const ConfigOverrides& overrides) {
+  auto config = std::make_unique<Config>();
+  config->name = std::move(name);
+  config->text = std::move(text);
   JsonDocument& document = config->document;
   if (auto parsed = document.parse(config->text, config->name); !parsed) {
     config->problems.push_back({parsed.error(), document.error_place()});

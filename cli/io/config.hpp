@@ -33,6 +33,9 @@ struct Config {
 // Reads `path`, or standard input for "-". The overrides must outlive the config.
 std::unique_ptr<Config> read_config(const std::string& path, const ConfigOverrides& overrides);
 
+// The same for a text at hand.
+std::unique_ptr<Config> parse_config(std::string name, std::string text, const ConfigOverrides& overrides);
+
 // The rows of a config and of its model and device sections, for the schema and the shipped files.
 std::span<const Field> config_fields();
 std::span<const Field> model_fields();

@@ -1,54 +1,58 @@
 #include "cli/io/json_writer.hpp"
 
+#include <array>
 #include <charconv>
+#include <utility>
 
 #include "cli/io/utf8.hpp"
 
 namespace moeplan {
-void JsonWriter::append(std::string_view text) {
+namespace {
+
+// Bytes that stand for themselves inside a JSON string.
+constexpr std::array<bool, 256> kPlain = [] {
+  std::array<bool, 256> plain{};
+  for (int c = 0x20; c < 0x7F; ++c) plain[static_cast<std::size_t>(c)] = c != '"' && c != '\\';
+  return plain;
+}();
+
+// Appends one byte that is not plain, or one character beyond ASCII. Returns the bytes it took.
+std::size_t append_escaped(std::string& out, std::string_view rest) {
+  constexpr std::pair<char, std::string_view> kShort[] = {
+      {'"', "\\\""}, {'\\', "\\\\"}, {'\n', "\\n"}, {'\t', "\\t"}, {'\r', "\\r"}};
   constexpr char kHex[] = "0123456789abcdef";
+  for (const auto& [byte, escape] : kShort) {
+    if (rest[0] != byte) continue;
+    out += escape;
+    return 1;
+  }
+  const auto code = static_cast<unsigned char>(rest[0]);
+  if (code < 0x80) {
+    out += "\\u00";
+    out += kHex[code >> 4];
+    out += kHex[code & 15];
+    return 1;
+  }
+  // Texts from the command line need not be UTF-8; JSON has to be.
+  const std::size_t length = utf8_length(rest);
+  if (length == 0) {
+    out += "\\ufffd";
+    return 1;
+  }
+  out += rest.substr(0, length);
+  return length;
+}
+
+}  // namespace
+
+void JsonWriter::append(std::string_view text) {
   out_ += '"';
   for (std::size_t i = 0; i < text.size();) {
-    const char c = text[i];
-    const auto code = static_cast<unsigned char>(c);
-    if (code >= 0x80) {
-      // Texts from the command line need not be UTF-8, JSON has to be.
-      const std::size_t length = utf8_length(text.substr(i));
-      if (length == 0) {
-        out_ += "\\ufffd";
-        ++i;
-      } else {
-        out_ += text.substr(i, length);
-        i += length;
-      }
-      continue;
-    }
-    ++i;
-    switch (c) {
-      case '"':
-        out_ += "\\\"";
-        break;
-      case '\\':
-        out_ += "\\\\";
-        break;
-      case '\n':
-        out_ += "\\n";
-        break;
-      case '\t':
-        out_ += "\\t";
-        break;
-      case '\r':
-        out_ += "\\r";
-        break;
-      default:
-        if (code < 0x20 || code == 0x7F) {
-          out_ += "\\u00";
-          out_ += kHex[code >> 4];
-          out_ += kHex[code & 15];
-        } else {
-          out_ += c;
-        }
-    }
+    std::size_t end = i;
+    while (end < text.size() && kPlain[static_cast<unsigned char>(text[end])]) ++end;
+    out_.append(text, i, end - i);
+    i = end;
+    if (i < text.size()) i += append_escaped(out_, text.substr(i));
   }
   out_ += '"';
 }
@@ -93,8 +97,9 @@ JsonWriter& JsonWriter::close(char bracket) {
 
 JsonWriter& JsonWriter::key(std::string_view name) {
   separate();
-  append(name);
-  out_ += style_ == Style::indented ? ": " : ":";
+  out_ += '"';
+  out_ += name;
+  out_ += style_ == Style::indented ? "\": " : "\":";
   behind_key_ = true;
   return *this;
 }

@@ -33,6 +33,7 @@ class JsonWriter {
     return *this;
   }
 
+  // Keys are our own words: they are not escaped.
   JsonWriter& key(std::string_view name);
   JsonWriter& value(std::string_view text);
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }

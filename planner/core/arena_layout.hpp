@@ -66,6 +66,7 @@ struct TensorSpec {
 struct ArenaLayout {
   FixedVector<TensorSpec, 40> tensors;  // in arena order
   i64 end = 0;                          // bytes up to the end of the last tensor
+  bool keeps_tensors = true;            // false: only `end` is wanted, `tensors` stays empty
 };
 
 // Element types that depend on the request, resolved when a tensor is placed.
@@ -89,26 +90,44 @@ struct TensorRule {
   Bound (*bound)(const Sizes&) = nullptr;
 };
 
-DType resolve(ElementType type, const ElementTypes& types);
+constexpr DType resolve(ElementType type, const ElementTypes& types) {
+  switch (type) {
+    case ElementType::cache:
+      return types.cache;
+    case ElementType::io:
+      return types.io;
+    case ElementType::logits:
+      return types.logits;
+    case ElementType::float32:
+      return DType::float32;
+    case ElementType::float16:
+      return DType::float16;
+    case ElementType::int32:
+      return DType::int32;
+    case ElementType::uint8:
+      return DType::uint8;
+    case ElementType::int64:
+      return DType::int64;
+    case ElementType::uint64:
+      return DType::uint64;
+  }
+  return DType::uint8;
+}
 
-// Places `tensor` at the next multiple of max(alignment, item size); sets its offset and bytes.
-void place(ArenaLayout& arena, TensorSpec tensor, i64 alignment);
-
-// Places the tensor of one rule.
+// Places the tensor of one rule at the next multiple of max(alignment, item size): the one place where
+// offsets come from.
 template <class Sizes>
 void place(ArenaLayout& arena, const TensorRule<Sizes>& rule, const Sizes& sizes, const ElementTypes& types,
            Region region, i64 alignment) {
-  place(arena,
-        TensorSpec{.name = rule.name,
-                   .formula = rule.formula,
-                   .dtype = resolve(rule.type, types),
-                   .region = region,
-                   .bound = rule.bound ? rule.bound(sizes) : Bound::none,
-                   .grows_with_tokens = rule.grows_with_tokens,
-                   .shape = rule.shape(sizes),
-                   .offset = 0,
-                   .bytes = 0},
-        alignment);
+  const Shape shape = rule.shape(sizes);
+  const DType dtype = resolve(rule.type, types);
+  const i64 bytes = shape.elements() * item_bytes(dtype);
+  const i64 offset = align_up(arena.end, max_of(alignment, item_bytes(dtype)));
+  arena.end = offset + bytes;
+  if (!arena.keeps_tensors) return;
+  arena.tensors.emplace_back(rule.name, rule.formula, dtype, region,
+                             rule.bound ? rule.bound(sizes) : Bound::none, rule.grows_with_tokens, shape,
+                             offset, bytes);
 }
 
 }  // namespace moeplan

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "planner/core/check.hpp"
 
@@ -23,10 +24,11 @@ class FixedVector {
     return *this;
   }
 
-  void push_back(const T& item) {
+  void push_back(const T& item) { emplace_back(item); }
+  template <class... Arguments>
+  T& emplace_back(Arguments&&... arguments) {
     MOEPLAN_CHECK(size_ < N, "fixed vector is full");
-    new (storage_ + size_ * sizeof(T)) T(item);
-    ++size_;
+    return *new (storage_ + size_++ * sizeof(T)) T{std::forward<Arguments>(arguments)...};
   }
 
   std::size_t size() const { return size_; }

@@ -98,13 +98,14 @@ Status check_launch(const MoeRequest& request, const WeightPlan& plan) {
 template <class PlaceCore>
 void plan_core(MoeLayout& layout, std::span<const i64> counts, PlaceCore place_core) {
   layout.bound_tokens = std::ranges::max(counts);
+  layout.by_tokens.reserve(counts.size());
   for (i64 tokens : counts) {
     i64 bytes = 0;
     if (tokens == layout.bound_tokens) {
       place_core(layout.arena, tokens, true);
       bytes = layout.arena.end - layout.route_bytes;
     } else {
-      ArenaLayout other;
+      ArenaLayout other{.keeps_tensors = false};
       place_core(other, tokens, false);
       bytes = other.end;
     }
@@ -113,6 +114,41 @@ void plan_core(MoeLayout& layout, std::span<const i64> counts, PlaceCore place_c
     layout.core_bytes = max_of(layout.core_bytes, bytes);
   }
   layout.total_bytes = max_of(layout.route_bytes + layout.core_bytes, 1);
+}
+
+// The layout of a request that passed every check. One return, so that the layout is built where it is used.
+Result<MoeLayout> lay_out(const MoeRequest& request, const WeightPlan& weights) {
+  Result<MoeLayout> result{MoeLayout{}};
+  MoeLayout& layout = *result;
+  layout.contract = request.contract;
+  layout.w13_layout = weights.w13_layout;
+  place_router(layout.arena, request);
+  layout.route_bytes = layout.arena.end;
+
+  const bool is_w4a16 = request.weights.quant_mode == QuantMode::w4a16;
+  const auto counts = core_token_counts(request.capacity, is_w4a16 && !weights.trellis);
+  if (is_w4a16) {
+    const W4a16Plan plan = prepare_w4a16(request, weights, counts);
+    layout.weight_layout = weights.layout;
+    layout.scale_format = weights.scale_format;
+    layout.route_experts = plan.experts;
+    layout.route_block_size_m = plan.block_size;
+    plan_core(layout, counts, [&](ArenaLayout& arena, i64 tokens, bool bound) {
+      const CoreSizes sizes = place_w4a16_core(arena, plan, tokens);
+      if (bound) layout.route_slots = sizes.slots;
+    });
+  } else {
+    layout.route_experts = request.weights.experts;
+    plan_core(layout, counts, [&](ArenaLayout& arena, i64 tokens, bool bound) {
+      const MicroDynamicCore core = place_micro_dynamic_core(arena, request, tokens);
+      if (!bound) return;
+      layout.implementation = core.implementation;
+      layout.tile_m = core.tile_m;
+      layout.tile_n = core.tile_n;
+      layout.max_tokens_per_launch = core.max_tokens_per_launch;
+    });
+  }
+  return result;
 }
 
 }  // namespace
@@ -128,39 +164,7 @@ Result<MoeLayout> plan_moe(const MoeRequest& request) {
   if (auto s = check_block_size(request.capacity); !s) return s.error();
   if (auto s = check_layout(request, *weights); !s) return s.error();
   if (auto s = check_launch(request, *weights); !s) return s.error();
-
-  const bool is_w4a16 = request.weights.quant_mode == QuantMode::w4a16;
-  const auto counts = core_token_counts(request.capacity, is_w4a16 && !weights->trellis);
-  Result<MoeLayout> result{MoeLayout{}};
-  MoeLayout& layout = *result;
-  layout.contract = request.contract;
-  layout.w13_layout = weights->w13_layout;
-  place_router(layout.arena, request);
-  layout.route_bytes = layout.arena.end;
-  layout.by_tokens.reserve(counts.size());
-
-  if (is_w4a16) {
-    const W4a16Plan plan = prepare_w4a16(request, *weights, counts);
-    layout.weight_layout = weights->layout;
-    layout.scale_format = weights->scale_format;
-    layout.route_experts = plan.experts;
-    layout.route_block_size_m = plan.block_size;
-    plan_core(layout, counts, [&](ArenaLayout& arena, i64 tokens, bool bound) {
-      const CoreSizes sizes = place_w4a16_core(arena, plan, tokens);
-      if (bound) layout.route_slots = sizes.slots;
-    });
-    return result;
-  }
-  layout.route_experts = request.weights.experts;
-  plan_core(layout, counts, [&](ArenaLayout& arena, i64 tokens, bool bound) {
-    const MicroDynamicCore core = place_micro_dynamic_core(arena, request, tokens);
-    if (!bound) return;
-    layout.implementation = core.implementation;
-    layout.tile_m = core.tile_m;
-    layout.tile_n = core.tile_n;
-    layout.max_tokens_per_launch = core.max_tokens_per_launch;
-  });
-  return result;
+  return lay_out(request, *weights);
 }
 
 }  // namespace moeplan

@@ -1,0 +1,149 @@
+// ./dev bench: speed and size against their bars. Prints one row a measure; exit 1 when a bar is missed.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cli/io/json_document.hpp"
+#include "cli/io/request_fields.hpp"
+#include "planner/moe/plan_moe.hpp"
+
+namespace {
+
+using namespace moeplan;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+int missed = 0;
+
+void report(const char* what, double value, const char* unit, double bar, bool at_least) {
+  const bool met = at_least ? value >= bar : value <= bar;
+  missed += met ? 0 : 1;
+  std::printf("%-44s %14.2f %-12s bar %s %.0f  %s\n", what, value, unit, at_least ? ">=" : "<=", bar,
+              met ? "ok" : "MISSED");
+}
+
+std::vector<std::string> recorded_requests() {
+  std::vector<std::string> requests;
+  for (const char* name : {"moe_w4a16", "moe_micro_dynamic"}) {
+    std::ifstream file(std::string(MOEPLAN_SOURCE_DIR) + "/tests/golden/" + name + ".jsonl");
+    JsonDocument document;
+    for (std::string line; std::getline(file, line);) {
+      if (!document.parse(line, name)) continue;
+      requests.emplace_back(document.raw(*document.find(document.root(), "request")));
+    }
+  }
+  return requests;
+}
+
+struct Run {
+  double seconds;
+  double user_seconds;
+  long peak_kib;
+};
+
+// Runs the binary with its output thrown away.
+Run run(std::vector<std::string> arguments, const std::string& input) {
+  const auto start = Clock::now();
+  const pid_t child = fork();
+  if (child == 0) {
+    const int in = open(input.c_str(), O_RDONLY), out = open("/dev/null", O_WRONLY);
+    dup2(in, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    std::vector<char*> argv{const_cast<char*>(MOEPLAN_BINARY)};
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    execv(MOEPLAN_BINARY, argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  rusage usage{};
+  wait4(child, &status, 0, &usage);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    std::fprintf(stderr, "the benchmarked command failed\n");
+    std::exit(1);
+  }
+  return {seconds_since(start),
+          static_cast<double>(usage.ru_utime.tv_sec) + static_cast<double>(usage.ru_utime.tv_usec) * 1e-6,
+          usage.ru_maxrss};
+}
+
+void bench_plans(const std::vector<std::string>& requests) {
+  std::vector<MoeRequest> plans;
+  JsonDocument document;
+  for (const std::string& text : requests) {
+    std::vector<Problem> problems;
+    if (!document.parse(text, "bench")) continue;
+    const PlanRequest request =
+        read_request({.document = document, .problems = problems}, document.root(), {});
+    if (problems.empty() && plan_moe(request.moe)) plans.push_back(request.moe);
+  }
+  std::vector<double> rates;
+  i64 checksum = 0;
+  for (int repeat = 0; repeat < 11; ++repeat) {
+    const auto start = Clock::now();
+    constexpr int kRounds = 300;
+    for (int round = 0; round < kRounds; ++round) {
+      for (const MoeRequest& request : plans) checksum += plan_moe(request)->total_bytes;
+    }
+    rates.push_back(kRounds * static_cast<double>(plans.size()) / seconds_since(start));
+  }
+  std::printf("(checksum %lld over %zu plans)\n", checksum, plans.size());
+  report("library call", median(rates), "plans/s", 2'000'000, true);
+}
+
+void bench_batch(const std::vector<std::string>& requests) {
+  const auto write_lines = [&](const std::string& path, std::size_t lines) {
+    std::ofstream file(path);
+    for (std::size_t i = 0; i < lines; ++i) file << requests[i % requests.size()] << '\n';
+  };
+  const std::string few = std::string(P_tmpdir) + "/moeplan-bench-few.jsonl";
+  const std::string many = std::string(P_tmpdir) + "/moeplan-bench-many.jsonl";
+  write_lines(few, 1'000);
+  write_lines(many, 200'000);
+  std::vector<double> rates;
+  Run last{};
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    last = run({"batch"}, many);
+    rates.push_back(200'000 / last.seconds);
+  }
+  report("batch over the recorded mix, wall", median(rates), "requests/s", 100'000, true);
+  const Run small = run({"batch"}, few);
+  report("batch peak memory, 1,000 lines", static_cast<double>(small.peak_kib) / 1024, "MiB", 32, false);
+  report("batch peak memory, 200,000 lines", static_cast<double>(last.peak_kib) / 1024, "MiB", 32, false);
+  unlink(few.c_str());
+  unlink(many.c_str());
+}
+
+void bench_size() {
+  std::vector<double> milliseconds;
+  for (int repeat = 0; repeat < 101; ++repeat)
+    milliseconds.push_back(
+        1000 * run({"size", "--config", MOEPLAN_SOURCE_DIR "/configs/glm52.json"}, "/dev/null").seconds);
+  report("size, cold start", median(milliseconds), "ms", 10, false);
+}
+
+}  // namespace
+
+int main() {
+  const auto requests = recorded_requests();
+  bench_plans(requests);
+  bench_batch(requests);
+  bench_size();
+  return missed == 0 ? 0 : 1;
+}

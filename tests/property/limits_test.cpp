@@ -1,0 +1,128 @@
+// The planner's 64 bits against a reference in 128: at the largest accepted inputs and at random ones.
+#include "planner/core/limits.hpp"
+
+#include <random>
+
+#include "planner/moe/geometry.hpp"
+#include "tests/catch.hpp"
+#include "tests/property/reference.hpp"
+#include "tests/support.hpp"
+
+using namespace moeplan;
+using namespace moeplan::test;
+
+namespace {
+
+constexpr i64 kMost = INT64_MAX;
+
+void check_total(const MoeRequest& request, Wide expected) {
+  const auto layout = plan_moe(request);
+  REQUIRE(layout);
+  CHECK(expected <= kMost / 2);
+  CHECK(layout->total_bytes == static_cast<i64>(expected));
+  CHECK(layout->arena.end <= layout->total_bytes);
+}
+
+MoeRequest largest(MoeRequest request) {
+  request.weights.experts = kMaxExperts;
+  request.weights.hidden_size = kMaxDimension;
+  request.weights.intermediate_size = kMaxDimension;
+  request.device.sm_count = kMaxMultiprocessors;
+  request.capacity.max_tokens = kMaxTokens;
+  request.capacity.top_k = kMaxTopK;
+  if (request.kind == MoeKind::expert_parallel) request.capacity.global_experts = kMaxExperts;
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("the largest accepted inputs stay within 62 bits and equal a 128-bit reference") {
+  for (const char* contract : kContractIds) {
+    INFO(contract);
+    const MoeRequest packed = largest(packed_request(contract, 1, 1, 1, 1, 1, 1));
+    check_total(packed, reference_w4a16(packed));
+    const MoeRequest native = largest(native_request(contract, 1, 1, 1, 1, 1, 1));
+    check_total(native, reference_w4a16(native));
+    MoeRequest trellis = largest(trellis_request(contract, 1, 1, 1, 1, 1, 1));
+    trellis.capacity.route_experts = kMaxExperts;
+    check_total(trellis, reference_w4a16(trellis));
+    const MoeRequest parallel = largest(expert_parallel_request(contract, 1, 1, 1, 1, 1, 1, 1));
+    check_total(parallel, reference_expert_parallel(parallel));
+    MoeRequest mx = largest(packed_request(contract, 1, 1, 1, 1, 1, 1));
+    mx.weights.quant_mode = QuantMode::w6a8_mx;
+    mx.weights.source_format = SourceFormat::mxfp6_e2m3;
+    mx.capacity.deterministic_output = true;
+    check_total(mx, reference_w6a8_mx(mx));
+  }
+}
+
+TEST_CASE("no mode overflows at the largest accepted inputs") {
+  const std::pair<QuantMode, SourceFormat> modes[] = {{QuantMode::nvfp4, SourceFormat::modelopt_nvfp4},
+                                                      {QuantMode::w4a8_nvfp4, SourceFormat::modelopt_nvfp4},
+                                                      {QuantMode::w4a8_mx, SourceFormat::fp4_e8m0_k32}};
+  for (const auto& [mode, source] : modes) {
+    MoeRequest request = largest(packed_request("b12x-36bce2c", 1, 1, 1, 1, 1, 1));
+    request.weights.quant_mode = mode;
+    request.weights.source_format = source;
+    request.capacity.deterministic_output = true;
+    for (i64 tokens : {i64{1}, i64{4}, i64{8}, kMaxTokens}) {
+      request.capacity.max_tokens = tokens;
+      const auto layout = plan_moe(request);
+      REQUIRE(layout);
+      i64 before = 0;
+      for (const TensorSpec& tensor : layout->arena.tensors) {
+        CHECK(tensor.offset >= before);
+        CHECK(tensor.bytes >= 0);
+        CHECK(tensor.bytes < kMost / 4);
+        before = tensor.offset + tensor.bytes;
+      }
+      CHECK(layout->total_bytes >= before);
+    }
+  }
+}
+
+TEST_CASE("20,000 random requests equal the reference") {
+  std::mt19937_64 random(20260730);
+  const auto pick = [&](std::initializer_list<i64> values) {
+    return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
+  };
+  for (int i = 0; i < 20'000; ++i) {
+    const char* contract = kContractIds[random() % 3];
+    const i64 experts = pick({1, 2, 4, 8, 16, 64, 128, 160, 256, 384});
+    const i64 hidden = 128 * pick({1, 2, 5, 16, 48, 56});
+    const i64 intermediate = pick({16, 24, 48, 80, 96, 128, 320, 352, 512, 768, 2048});
+    const i64 top_k = pick({1, 2, 4, 6, 8, 10, 22, 40, 65});
+    const i64 tokens =
+        1 + static_cast<i64>(random() % static_cast<std::uint64_t>(pick({2, 9, 70, 700, 9000})));
+    const i64 sms = pick({1, 48, 132, 188});
+    MoeRequest request;
+    switch (random() % 4) {
+      case 0:
+        request = packed_request(contract, experts, hidden, intermediate, top_k, tokens, sms);
+        break;
+      case 1:
+        request = native_request(contract, experts, hidden, intermediate, top_k, tokens, sms);
+        break;
+      case 2:
+        request =
+            trellis_request(contract, experts, hidden, 128 * (1 + intermediate / 128), top_k, tokens, sms);
+        break;
+      default:
+        request = expert_parallel_request(contract, experts, experts * pick({1, 2, 8}), hidden, intermediate,
+                                          top_k, tokens, sms);
+    }
+    if (random() % 3 == 0) request.weights.activation = Activation::relu2;
+    if (request.weights.activation == Activation::relu2 &&
+        request.weights.source_format == request.contract->trellis_source)
+      request.weights.activation = Activation::situ;
+    if (request.kind == MoeKind::tensor_parallel) {
+      if (random() % 2) request.capacity.block_size_m = kBlockSizes[random() % 5];
+      if (random() % 2) request.capacity.route_experts = pick({0, 1, 32, 160, 512});
+      if (random() % 4 == 0) request.weights.io_dtype = DType::float16;
+    }
+    INFO(contract << " E=" << experts << " k=" << hidden << " n=" << request.weights.intermediate_size
+                  << " topk=" << top_k << " tokens=" << tokens << " sms=" << sms);
+    check_total(request, request.kind == MoeKind::expert_parallel ? reference_expert_parallel(request)
+                                                                  : reference_w4a16(request));
+  }
+}
