@@ -16,7 +16,8 @@ TEST_CASE("batch fields belong to their kinds") {
       {R"({"kind":"indexer_step","contract":"b12x-36bce2c","caps":{}})", "/caps"},
       {R"({"kind":"indexer_paged","contract":"b12x-36bce2c","args":{}})", "/args"},
       {R"({"kind":"indexer_paged","contract":"b12x-36bce2c","caps":{"max_rows":1}})", "/caps/max_rows"},
-      {R"({"kind":"indexer_fused","contract":"b12x-36bce2c","caps":{"max_rows":1}})", "/caps/max_width"},
+      {R"({"kind":"indexer_fused","contract":"b12x-36bce2c","caps":{"max_rows":1,"top_k":512}})",
+       "/caps/max_width"},
   };
   moeplan::BatchAnswerer answerer;
   for (const auto& [request, pointer] : kCases) {

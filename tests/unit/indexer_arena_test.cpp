@@ -137,7 +137,8 @@ TEST_CASE(
   };
   CHECK(block_k(glm_prefill(1024, 2048)) == 512);
   CHECK(block_k(glm_prefill(1023, 2048)) == 256);
-  CHECK(block_k(glm_prefill(1024, 63)) == 256);  // a supertile of 4,032 tokens rounds to 4,096: see below
+  CHECK(block_k(glm_prefill(1024, 63)) == 512);  // 4,032 tokens round to a supertile of 4,096
+  CHECK(block_k(glm_prefill(1024, 56)) == 256);
   IndexerRequest narrow = glm_prefill(1024, 2048);
   narrow.caps.paged_tile_logits_k_rows = 3584;
   CHECK(block_k(narrow) == 256);
