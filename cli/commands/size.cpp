@@ -143,6 +143,13 @@ std::vector<DeploymentRequest> requests_of(Config& config) {
 std::vector<SizedPlan> size_plans(Config& config, std::span<const DeploymentRequest> requests) {
   std::vector<SizedPlan> plans;
   for (const DeploymentRequest& entry : requests) {
+    if (!is_moe(entry.request.kind)) {
+      config.add(Error{ErrorCode::unsupported_deployment, entry.config_pointer("/kind"),
+                       concat("plan \"", entry.request.id, "\": size does not take ",
+                              name_of(entry.request.kind), " plans"),
+                       "moeplan batch does"});
+      continue;
+    }
     auto layout = plan_moe(entry.request.moe);
     if (layout) {
       log_debug(concat("planned ", entry.request.id, ": ", layout->total_bytes, " bytes"));

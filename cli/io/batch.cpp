@@ -5,7 +5,7 @@
 #include "cli/io/request_fields.hpp"
 #include "cli/io/response.hpp"
 #include "planner/core/text.hpp"
-#include "planner/moe/plan_moe.hpp"
+#include "planner/plan.hpp"
 
 namespace moeplan {
 
@@ -24,7 +24,7 @@ bool BatchAnswerer::answer(std::string_view text, i64 line, std::string& out) {
     write_error_response(json, request.id, line, problems.front().error);
     return false;
   }
-  const auto layout = plan_moe(request.moe);
+  const auto layout = plan(request);
   if (!layout) {
     write_error_response(json, request.id, line, layout.error());
     return false;

@@ -81,7 +81,7 @@ constexpr Field kDeviceFields[] = {
 };
 
 constexpr Field kEngineFields[] = {
-    choice<&EngineSettings::dtype>("dtype", kDTypeNames, "activations: bfloat16 or float16").required(),
+    choice<&EngineSettings::dtype>("dtype", kIoDTypeNames, "activations: bfloat16 or float16").required(),
     integer<&EngineSettings::max_num_batched_tokens>("max_num_batched_tokens", 1, kMaxTokens,
                                                      "most tokens of one scheduler step")
         .required()

@@ -335,7 +335,7 @@ void read_fields(FieldContext& context, const JsonNode& node, std::span<const Fi
   }
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const Field& field = fields[i];
-    if (!field.is_required || !(field.kinds & context.kind) || (seen >> i & 1)) continue;
+    if (!(field.required_kinds & field.kinds & context.kind) || (seen >> i & 1)) continue;
     if (context.problems.size() >= kMaxProblems) return;
     context.problems.push_back(
         {Error{ErrorCode::missing_field, concat(document.pointer(node), "/", field.name),

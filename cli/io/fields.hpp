@@ -52,8 +52,8 @@ struct Field {
   i64 max_items = 0;
   std::span<const std::string_view> choices = {};
   std::span<const Field> fields = {};
-  bool is_required = false;
-  bool takes_variables = false;  // "${NAME:-default}" may stand for the number
+  std::uint32_t required_kinds = 0;  // bits of the request kinds that cannot do without
+  bool takes_variables = false;      // "${NAME:-default}" may stand for the number
   ErrorCode unknown_choice = ErrorCode::unknown_value;
   std::uint32_t kinds = ~0u;  // bits of the request kinds that have this field
   void (*store)(void* object, const FieldValue&) = nullptr;
@@ -63,7 +63,12 @@ struct Field {
 
   constexpr Field required() const {
     Field copy = *this;
-    copy.is_required = true;
+    copy.required_kinds = ~0u;
+    return copy;
+  }
+  constexpr Field required_by(std::uint32_t kind_bits) const {
+    Field copy = *this;
+    copy.required_kinds = kind_bits;
     return copy;
   }
   constexpr Field with_variables() const {
@@ -81,6 +86,8 @@ struct Field {
     copy.read_item = reader;
     return copy;
   }
+  // Required of every kind that can meet its table.
+  constexpr bool always_required() const { return (kinds & required_kinds) == ~0u; }
   constexpr Field only_for(std::uint32_t kind_bits) const {
     Field copy = *this;
     copy.kinds = kind_bits;

@@ -2,16 +2,14 @@
 
 #include <vector>
 
+#include "cli/io/indexer_fields.hpp"
+#include "cli/io/request_kinds.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
-
-constexpr std::uint32_t bit(RequestKind kind) { return 1u << static_cast<int>(kind); }
-constexpr std::uint32_t kTensorParallel = bit(RequestKind::moe_tp);
-constexpr std::uint32_t kExpertParallel = bit(RequestKind::moe_ep);
 
 constexpr Field kDeviceProfileFields[] = {
     integer<&DeviceProfile::sm_count>("sm_count", INT64_MIN, kMaxMultiprocessors,
@@ -33,7 +31,7 @@ constexpr Field kWeightFields[] = {
     choice<&MoeWeights::activation>("activation", kActivationNames, "activation between the two GEMMs")
         .required()
         .unknown_as(ErrorCode::unsupported_activation),
-    choice<&MoeWeights::io_dtype>("io_dtype", kDTypeNames, "activations in and out: bfloat16 or float16")
+    choice<&MoeWeights::io_dtype>("io_dtype", kIoDTypeNames, "activations in and out: bfloat16 or float16")
         .required()
         .unknown_as(ErrorCode::unsupported_io_dtype),
     integer<&MoeWeights::experts>("experts", INT64_MIN, kMaxExperts, "E: experts this rank's weights hold")
@@ -96,6 +94,9 @@ struct WrittenRequest {
   MoeWeights weights;
   MoeCapacity capacity;
   std::optional<Purpose> purpose;
+  IndexerCaps caps;
+  IndexerArgs args;
+  Environment env;
 };
 
 constexpr Field kRequestFields[] = {
@@ -106,11 +107,23 @@ constexpr Field kRequestFields[] = {
     text<&WrittenRequest::contract>("contract",
                                     "layout contract; the planner revision whose arena is asked for"),
     object<&WrittenRequest::device>("device", kDeviceProfileFields, "the device the plan is for"),
-    object<&WrittenRequest::weights>("weights", kWeightFields, "this rank's expert weights").required(),
-    object<&WrittenRequest::capacity>("capacity", kCapacityFields, "what the plan has to serve").required(),
+    object<&WrittenRequest::weights>("weights", kWeightFields, "this rank's expert weights")
+        .required()
+        .only_for(kMoe),
+    object<&WrittenRequest::capacity>("capacity", kCapacityFields, "what the plan has to serve")
+        .required()
+        .only_for(kMoe),
     choice<&WrittenRequest::purpose>(
         "purpose", kPurposeNames, "size: the pure query (default); launch: with launch planning's refusals")
         .only_for(kTensorParallel),
+    object<&WrittenRequest::caps>("caps", kIndexerCapsFields, "capacities of an indexer arena")
+        .required()
+        .only_for(kIndexerArenas),
+    object<&WrittenRequest::args>("args", kIndexerArgsFields, "arguments of an indexer call")
+        .required()
+        .only_for(kIndexerCalls),
+    text_map<&WrittenRequest::env>("env", "environment of the planned process; moeplan never reads its own")
+        .only_for(kIndexer),
 };
 
 // The kind decides which fields exist, so it is read ahead of them.
@@ -129,6 +142,12 @@ void missing(FieldContext& context, const JsonNode& node, std::string_view field
       {Error{ErrorCode::missing_field, concat(context.document.pointer(node), "/", field),
              concat(field, " is missing"), concat("add ", help)},
        context.document.place(node)});
+}
+
+void fill_moe(MoeRequest& moe, WrittenRequest written) {
+  moe.weights = std::move(written.weights);
+  moe.capacity = std::move(written.capacity);
+  moe.purpose = written.purpose.value_or(Purpose::size);
 }
 
 }  // namespace
@@ -156,7 +175,7 @@ PlanRequest read_request(FieldContext context, const JsonNode& node, const Reque
 
   const auto kind = peek_kind(context, node);
   if (kind) {
-    context.kind = bit(*kind);
+    context.kind = kinds(*kind);
     context.kind_name = name_of(*kind);
   }
   WrittenRequest written;
@@ -164,24 +183,30 @@ PlanRequest read_request(FieldContext context, const JsonNode& node, const Reque
   if (!kind) return request;
 
   request.kind = *kind;
-  MoeRequest& moe = request.moe;
-  moe.kind = *kind == RequestKind::moe_ep ? MoeKind::expert_parallel : MoeKind::tensor_parallel;
-  moe.contract = defaults.contract;
+  const Contract* contract = defaults.contract;
   if (written.contract && !defaults.contract_is_forced) {
-    moe.contract = read_contract(context, *document.find(node, "contract"), *written.contract);
-  } else if (!moe.contract) {
+    contract = read_contract(context, *document.find(node, "contract"), *written.contract);
+  } else if (!contract) {
     missing(context, node, "contract", "\"contract\", for example \"sparkinfer-de04125\"");
   }
-  if (written.device) {
-    moe.device = *written.device;
-  } else if (defaults.device) {
-    moe.device = *defaults.device;
+  const auto device = written.device ? written.device : defaults.device;
+  if (context.kind & kMoe) {
+    fill_moe(request.moe, std::move(written));
+    request.moe.kind = *kind == RequestKind::moe_ep ? MoeKind::expert_parallel : MoeKind::tensor_parallel;
+    request.moe.contract = contract;
+    request.moe.device = device.value_or(DeviceProfile{});
+    if (!request.moe.device.sm_count)
+      missing(context, node, "device/sm_count", "the multiprocessor count of the device, for example 188");
+    return request;
   }
-  if (!moe.device.sm_count)
-    missing(context, node, "device/sm_count", "the multiprocessor count of the device, for example 188");
-  moe.weights = std::move(written.weights);
-  moe.capacity = std::move(written.capacity);
-  moe.purpose = written.purpose.value_or(Purpose::size);
+  request.indexer = {.contract = contract,
+                     .device = device.value_or(DeviceProfile{}),
+                     .caps = std::move(written.caps),
+                     .args = std::move(written.args),
+                     .env = std::move(written.env)};
+  if (!device && (context.kind & kNeedsDevice))
+    missing(context, node, "device",
+            "the device, for example {\"sm_count\": 188, \"compute_capability\": \"12.0\"}");
   return request;
 }
 

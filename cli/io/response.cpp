@@ -1,26 +1,11 @@
 #include "cli/io/response.hpp"
 
-#include <span>
-
+#include "cli/io/indexer_response.hpp"
+#include "cli/io/tensor_response.hpp"
 #include "planner/moe/weight_plan.hpp"
 
 namespace moeplan {
 namespace {
-
-void write_tensors(JsonWriter& json, const ArenaLayout& arena) {
-  json.key("tensors").begin_array();
-  for (const TensorSpec& tensor : arena.tensors) {
-    json.begin_object();
-    json.member("name", tensor.name);
-    json.member("dtype", name_of(tensor.dtype));
-    json.key("shape").inline_array(std::span(tensor.shape.dims, static_cast<std::size_t>(tensor.shape.rank)));
-    json.member("offset", tensor.offset);
-    json.member("bytes", tensor.bytes);
-    json.member("region", name_of(tensor.region));
-    json.end_object();
-  }
-  json.end_array();
-}
 
 // What only tensor-parallel plans have.
 void write_tensor_parallel(JsonWriter& json, const MoeLayout& layout) {
@@ -42,12 +27,7 @@ void write_tensor_parallel(JsonWriter& json, const MoeLayout& layout) {
   }
 }
 
-}  // namespace
-
-void write_response(JsonWriter& json, const PlanRequest& request, const MoeLayout& layout) {
-  json.begin_object();
-  json.member("id", request.id);
-  json.key("layout").begin_object();
+void write_layout(JsonWriter& json, RequestKind kind, const MoeLayout& layout) {
   json.member("implementation", name_of(layout.implementation));
   json.key("weight_layout");
   if (layout.weight_layout) {
@@ -61,8 +41,21 @@ void write_response(JsonWriter& json, const PlanRequest& request, const MoeLayou
   json.key("core_token_counts").begin_array();
   for (const CoreBytes& core : layout.by_tokens) json.value(core.tokens);
   json.end_array();
-  if (request.kind == RequestKind::moe_tp) write_tensor_parallel(json, layout);
+  if (kind == RequestKind::moe_tp) write_tensor_parallel(json, layout);
   write_tensors(json, layout.arena);
+}
+
+void write_layout(JsonWriter& json, RequestKind, const IndexerLayout& layout) {
+  write_indexer_layout(json, layout);
+}
+
+}  // namespace
+
+void write_response(JsonWriter& json, const PlanRequest& request, const PlanLayout& layout) {
+  json.begin_object();
+  json.member("id", request.id);
+  json.key("layout").begin_object();
+  std::visit([&](const auto& of_kind) { write_layout(json, request.kind, of_kind); }, layout);
   json.end_object();
   json.end_object();
 }

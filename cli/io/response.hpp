@@ -3,13 +3,12 @@
 
 #include "cli/io/json_writer.hpp"
 #include "planner/core/result.hpp"
-#include "planner/moe/layout.hpp"
-#include "planner/plan_request.hpp"
+#include "planner/plan.hpp"
 
 namespace moeplan {
 
 // {"id", "layout": {...}}
-void write_response(JsonWriter& json, const PlanRequest& request, const MoeLayout& layout);
+void write_response(JsonWriter& json, const PlanRequest& request, const PlanLayout& layout);
 
 // {"id", "line", "error": {"code", "message", "pointer"?, "help"?}}; the id is null where it could not be
 // read.

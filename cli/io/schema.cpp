@@ -91,7 +91,7 @@ void write_object(JsonWriter& json, std::span<const Field> fields) {
     json.key(field.name).begin_object();
     json.member("description", field.doc);
     // An optional field may be null, which is the same as leaving it out.
-    if (field.is_required) {
+    if (field.always_required()) {
       write_type(json, field);
     } else {
       json.key("anyOf").begin_array();
@@ -107,7 +107,7 @@ void write_object(JsonWriter& json, std::span<const Field> fields) {
   std::vector<std::string_view> required;
   for (const Field& field : fields) {
     // A field of some kinds only cannot be required of all.
-    if (field.is_required && field.kinds == ~0u) required.push_back(field.name);
+    if (field.always_required()) required.push_back(field.name);
   }
   json.key("required").inline_array(required);
   json.key("patternProperties").begin_object();

@@ -11,8 +11,8 @@
 namespace moeplan {
 
 // Which part of an arena a tensor belongs to.
-enum class Region { route, core };
-inline constexpr std::string_view kRegionNames[] = {"route", "core"};
+enum class Region { route, core, whole };  // whole: the arena has no parts
+inline constexpr std::string_view kRegionNames[] = {"route", "core", "whole"};
 constexpr std::string_view name_of(Region region) { return kRegionNames[static_cast<int>(region)]; }
 
 // What decided a size that has a bound.
@@ -39,6 +39,16 @@ constexpr Shape shape(i64 a) { return {{a, 1, 1, 1}, 1}; }
 constexpr Shape shape(i64 a, i64 b) { return {{a, b, 1, 1}, 2}; }
 constexpr Shape shape(i64 a, i64 b, i64 c) { return {{a, b, c, 1}, 3}; }
 
+// What the binding writes into a tensor once, before any launch.
+enum class FillKind { none, value, own_address };
+struct Fill {
+  FillKind kind = FillKind::none;
+  i64 value = 0;
+};
+
+// The offset of a tensor that lives outside any arena.
+constexpr i64 kOutsideArena = -1;
+
 // One placed tensor. Texts are static.
 struct TensorSpec {
   std::string_view name;
@@ -50,6 +60,7 @@ struct TensorSpec {
   Shape shape;
   i64 offset;  // bytes from the start of the arena
   i64 bytes;   // exact, not rounded
+  Fill fill = {};
 };
 
 struct ArenaLayout {
@@ -59,7 +70,7 @@ struct ArenaLayout {
 };
 
 // Element types that depend on the request, resolved when a tensor is placed.
-enum class ElementType { cache, io, logits, float32, float16, int32, uint8 };
+enum class ElementType { cache, io, logits, float32, float16, int32, uint8, int64, uint64 };
 
 // What the request makes of the variable element types.
 struct ElementTypes {
@@ -95,6 +106,10 @@ constexpr DType resolve(ElementType type, const ElementTypes& types) {
       return DType::int32;
     case ElementType::uint8:
       return DType::uint8;
+    case ElementType::int64:
+      return DType::int64;
+    case ElementType::uint64:
+      return DType::uint64;
   }
   return DType::uint8;
 }

@@ -54,6 +54,15 @@ namespace moeplan {
   X(block_size, "a route block size other than 8, 16, 32, 48 or 64")                         \
   X(launch_needs_block_size, "launch planning of a Trellis plan needs a pinned block size")  \
   X(too_many_local_experts, "more local than global experts")                                \
+  /* indexer */                                                                              \
+  X(indexer_score_mode, "a score mode other than nsa and msa")                               \
+  X(indexer_top_k, "a top-k the selector has no kernel for")                                 \
+  X(indexer_supertile, "a supertile that is no multiple of the page size")                   \
+  X(indexer_route_unavailable, "an explicit route the planned caps cannot take")             \
+  X(indexer_block_k, "a key block the contiguous scorer does not have")                      \
+  X(indexer_context, "neither a page table width nor a number of keys")                      \
+  X(indexer_binding, "a call that does not fit the plan it is bound to")                     \
+  X(indexer_scheduled_tile, "a supertile the legacy scorer would have to schedule")          \
   /* deployments */                                                                          \
   X(unsupported_deployment, "a deployment whose engine path is not modelled")                \
   X(indivisible, "a size that the number of ranks does not divide")                          \

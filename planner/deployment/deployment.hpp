@@ -4,12 +4,12 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "planner/core/contract.hpp"
 #include "planner/core/device_profile.hpp"
 #include "planner/core/dtype.hpp"
+#include "planner/core/environment.hpp"
 #include "planner/plan_request.hpp"
 
 namespace moeplan {
@@ -71,8 +71,6 @@ struct DeviceSettings {
 
 enum class KvCacheDtype { bfloat16, fp8, fp8_ds_mla, nvfp4_ds_mla };
 inline constexpr std::string_view kKvCacheDtypeNames[] = {"bfloat16", "fp8", "fp8_ds_mla", "nvfp4_ds_mla"};
-
-using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct EngineSettings {
   DType dtype{};  // of the activations

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -49,6 +50,9 @@ constexpr std::string_view name_of(QuantMode mode) { return kQuantModeNames[stat
 constexpr std::string_view name_of(Activation value) { return kActivationNames[static_cast<int>(value)]; }
 constexpr std::string_view name_of(W13Layout value) { return kW13LayoutNames[static_cast<int>(value)]; }
 constexpr std::string_view name_of(ScaleFormat value) { return kScaleFormatNames[static_cast<int>(value)]; }
+
+// Types a request may name for activations; plans take bfloat16 and float16 of them.
+inline constexpr auto kIoDTypeNames = std::span(kDTypeNames).first(5);
 
 // Optional members that a request did not give have the defaults of docs/contracts.md section 1.
 struct MoeWeights {
