@@ -1,14 +1,18 @@
-// The command line: one table of commands and options. Answers go to stdout, everything else to stderr.
+// The command line: one function a command, one table of shared options. Answers go to stdout, everything
+// else to stderr.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
-#include "planner/core/text.hpp"
+#include "planner/core/contract.hpp"
 
 namespace moeplan {
 namespace {
@@ -26,10 +30,25 @@ std::vector<std::string> format_names() {
   return names;
 }
 
+std::vector<std::string> contract_ids() {
+  std::vector<std::string> ids;
+  for (const Contract& contract : contracts()) ids.emplace_back(contract.id);
+  return ids;
+}
+
+// Refused before any config is read: nothing a config says could mend it.
+std::string check_set(const std::string& set) {
+  const bool fine = set.starts_with('/') && set.find('=') != std::string::npos;
+  return fine ? "" : "write --set /json/pointer=value, for example /deployment/max_num_batched_tokens=8192";
+}
+
 struct CommandLine {
-  SizeOptions size;
+  ConfigOptions configs;
   BatchOptions batch;
   std::string format = "table";
+  std::string explain_topic;
+  bool with_steps = false;
+  std::string help_topic;
   int verbosity = 0;
   bool version = false;
 };
@@ -38,40 +57,52 @@ void add_verbosity(CLI::App& command, CommandLine& line) {
   command.add_flag("-v", line.verbosity, "Say on stderr what is done; -vv for details");
 }
 
+// What every command that reads configs and prints reports takes.
+void add_config_options(CLI::App& command, CommandLine& line) {
+  ConfigOptions& options = line.configs;
+  command
+      .add_option("-c,--config", options.paths, "Deployment config; - is standard input; repeat for several")
+      ->required()
+      ->take_all()
+      ->type_name("FILE");
+  command.add_option("--set", options.overrides.sets, "Override one field: /json/pointer=value; repeatable")
+      ->take_all()
+      ->check(check_set)
+      ->type_name("PTR=VALUE");
+  command.add_option("--contract", options.overrides.contract, "Plan under this contract, not the config's")
+      ->check(CLI::IsMember(contract_ids()));
+  command
+      .add_option("--allow-env", options.overrides.environment,
+                  "Let ${NAME} in a config read the environment")
+      ->take_all()
+      ->type_name("NAME");
+  command.add_option("--format", line.format, "How to print the answer")
+      ->check(CLI::IsMember(format_names()))
+      ->capture_default_str();
+  command
+      .add_option("--width", options.report.render.width, "Columns to print in (default: COLUMNS, else 100)")
+      ->check(CLI::Range(20, 10'000));
+  command.add_flag("--ascii", options.report.render.ascii, "No glyphs beyond ASCII");
+  command.add_flag("-q,--quiet", options.report.render.quiet, "The verdict line alone");
+  add_verbosity(command, line);
+}
+
 void add_size(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("size", "How many bytes does each rank reserve, tensor by tensor?");
   command->footer(
       "Examples:\n  moeplan size --config configs/glm52.json\n"
       "  moeplan size -c glm52.json --set /deployment/max_num_batched_tokens=8192 --format json");
-  command
-      ->add_option("-c,--config", line.size.configs,
-                   "Deployment config; - is standard input; repeat for several")
+  add_config_options(*command, line);
+}
+
+void add_explain(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("explain", "Why that number? Routes, rules, alternatives and slack");
+  command->footer("Example:\n  moeplan explain indexer --config configs/glm52.json --step");
+  command->add_option("topic", line.explain_topic, "What to explain: indexer")
       ->required()
-      ->take_all()
-      ->type_name("FILE");
-  command
-      ->add_option("--set", line.size.overrides.sets, "Override one field: /json/pointer=value; repeatable")
-      ->take_all()
-      ->type_name("PTR=VALUE");
-  command
-      ->add_option("--contract", line.size.overrides.contract,
-                   "Plan under this contract instead of the config's")
-      ->type_name("ID");
-  command
-      ->add_option("--allow-env", line.size.overrides.environment,
-                   "Let ${NAME} in the config read the environment")
-      ->take_all()
-      ->type_name("NAME");
-  command->add_option("--format", line.format, "How to print the answer")
-      ->check(CLI::IsMember(format_names()))
-      ->capture_default_str();
-  command
-      ->add_option("--width", line.size.report.render.width,
-                   "Columns to print in (default: COLUMNS, else 100)")
-      ->check(CLI::Range(20, 10'000));
-  command->add_flag("--ascii", line.size.report.render.ascii, "No glyphs beyond ASCII");
-  command->add_flag("-q,--quiet", line.size.report.render.quiet, "The verdict line alone");
-  add_verbosity(*command, line);
+      ->check(CLI::IsMember({"indexer"}));
+  command->add_flag("--step", line.with_steps, "Launches, allocations and environment reads of a call");
+  add_config_options(*command, line);
 }
 
 void add_batch(CLI::App& app, CommandLine& line) {
@@ -83,14 +114,17 @@ void add_batch(CLI::App& app, CommandLine& line) {
 
 int run(int argc, char** argv) {
   CommandLine line;
-  line.size.report.render.width = terminal_width();
+  line.configs.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
-  app.footer("Exit codes: 0 answered, 1 answered no, 2 usage, 3 bad input, 4 no device, 5 refused, 70 bug.");
+  app.footer("Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 70 a bug.");
   app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
   add_verbosity(app, line);
   add_size(app, line);
+  add_explain(app, line);
   add_batch(app, line);
-  CLI::App* schema = app.add_subcommand("schema", "Print the JSON Schema of a config");
+  app.add_subcommand("schema", "Print the JSON Schema of a config");
+  CLI::App* help = app.add_subcommand("help", "What an error word means");
+  help->add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
   CLI::App* version = app.add_subcommand("version", "Print the version; with -v what the build is made of");
   add_verbosity(*version, line);
   app.require_subcommand(0, 1);
@@ -104,31 +138,48 @@ int run(int argc, char** argv) {
                  error.what());
     return static_cast<int>(ExitCode::usage);
   }
+  if (std::ranges::count(line.configs.paths, "-") > 1) {
+    std::fputs("error[usage]: standard input can be read once\n  help: give -c - once\n", stderr);
+    return static_cast<int>(ExitCode::usage);
+  }
   set_verbosity(line.verbosity);
   for (const Format& format : formats()) {
-    if (format.name == line.format) line.size.report.format = &format;
+    if (format.name == line.format) line.configs.report.format = &format;
   }
 
   ExitCode code = ExitCode::usage;
-  if (line.version || version->parsed())
+  if (line.version || app.got_subcommand("version")) {
     code = run_version(line.verbosity > 0);
-  else if (app.got_subcommand("size"))
-    code = run_size(line.size);
-  else if (app.got_subcommand("batch"))
+  } else if (app.got_subcommand("size")) {
+    code = run_size(line.configs);
+  } else if (app.got_subcommand("explain")) {
+    code = run_explain({line.configs, line.with_steps});
+  } else if (app.got_subcommand("batch")) {
     code = run_batch(line.batch);
-  else if (schema->parsed())
+  } else if (app.got_subcommand("schema")) {
     code = run_schema();
-  else
+  } else if (app.got_subcommand("help")) {
+    code = run_help(line.help_topic);
+  } else {
     std::fputs(app.help().c_str(), stderr);
+  }
   return static_cast<int>(code);
 }
+
+// A failed check aborts; its exit code is the one of every bug.
+extern "C" void exit_after_abort(int) { _exit(static_cast<int>(ExitCode::internal)); }
 
 }  // namespace
 }  // namespace moeplan
 
 int main(int argc, char** argv) {
+  std::signal(SIGABRT, moeplan::exit_after_abort);
   try {
     return moeplan::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("error[too_large]: out of memory\n  help: give the process more memory, or split the input\n",
+               stderr);
+    return static_cast<int>(moeplan::ExitCode::input);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "internal error: %s\n  this is a bug in moeplan; please report it\n", error.what());
     return static_cast<int>(moeplan::ExitCode::internal);

@@ -8,21 +8,25 @@
 #include <cstdio>
 #include <cstring>
 
-#include "cli/commands/options.hpp"
+#include "cli/commands/finish.hpp"
 #include "cli/io/line_reader.hpp"
-#include "cli/io/text_file.hpp"
+#include "planner/core/text.hpp"
 
 namespace moeplan {
 
 ExitCode run_batch(const BatchOptions& options) {
   constexpr std::size_t kLongestLine = std::size_t{256} << 10;
-  const auto fail = [](const std::string& message) {
-    std::fprintf(stderr, "error[unreadable]: %s\n", message.c_str());
+  const auto cannot_read = [&](int error_number) {
+    const Problem problem{
+        Error{ErrorCode::unreadable, "",
+              concat("cannot read ", options.input, ": ", std::strerror(error_number)), "check the path"},
+        {}};
+    std::fputs(render_problems({&problem, 1}).c_str(), stderr);
     return ExitCode::input;
   };
   const int descriptor =
       options.input == "-" ? STDIN_FILENO : ::open(options.input.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return fail("cannot read " + options.input + ": " + std::strerror(errno));
+  if (descriptor < 0) return cannot_read(errno);
 
   LineReader reader(descriptor, kLongestLine);
   BatchAnswerer answerer;
@@ -42,10 +46,9 @@ ExitCode run_batch(const BatchOptions& options) {
     out += '\n';
     // Each answer leaves at once: whoever reads line by line must not wait, and a kill loses nothing
     // answered.
-    if (auto s = write_out(out); !s) return fail(s.error().message);
+    if (const ExitCode code = print(out); code != ExitCode::ok) return code;
   }
-  if (reader.error_number() != 0)
-    return fail("cannot read " + options.input + ": " + std::strerror(reader.error_number()));
+  if (reader.error_number() != 0) return cannot_read(reader.error_number());
   return any_error && options.fail_on_error ? ExitCode::no : ExitCode::ok;
 }
 

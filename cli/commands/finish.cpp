@@ -1,22 +1,42 @@
-// How a command ends: its answer on stdout, its complaints where the format puts them.
+#include "cli/commands/finish.hpp"
+
 #include <cstdio>
 
-#include "cli/commands/options.hpp"
 #include "cli/io/text_file.hpp"
 
 namespace moeplan {
+
+ExitCode print(std::string_view text) {
+  const auto written = write_out(text);
+  if (written) return ExitCode::ok;
+  const Problem problem{written.error(), {}};
+  std::fputs(render_problems({&problem, 1}).c_str(), stderr);
+  return ExitCode::input;
+}
 
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options) {
   const Format& format = *options.format;
   if (!reports.empty() || format.renders_problems) {
-    if (auto s = write_out(format.render(reports, problems, options.render)); !s) {
-      std::fprintf(stderr, "error[unreadable]: %s\n", s.error().message.c_str());
-      return ExitCode::input;
-    }
+    if (const ExitCode code = print(format.render(reports, problems, options.render)); code != ExitCode::ok)
+      return code;
   }
   if (!problems.empty() && !format.renders_problems) std::fputs(render_problems(problems).c_str(), stderr);
   return problems.empty() ? ExitCode::ok : ExitCode::input;
+}
+
+ExitCode answer_configs(const ConfigOptions& options,
+                        const std::function<Report(const PlannedConfig&)>& report) {
+  std::vector<PlannedConfig> configs;  // places in problems point into them
+  std::vector<Report> reports;
+  std::vector<Problem> problems;
+  for (const std::string& path : options.paths) {
+    configs.push_back(plan_config(read_config(path, options.overrides)));
+    const PlannedConfig& planned = configs.back();
+    if (planned.ok()) reports.push_back(report(planned));
+    problems.insert(problems.end(), planned.config->problems.begin(), planned.config->problems.end());
+  }
+  return finish(reports, problems, options.report);
 }
 
 }  // namespace moeplan

@@ -10,16 +10,22 @@
 
 namespace moeplan {
 
-// Options of every command that answers with a report.
+// Options of every command that answers with reports.
 struct ReportOptions {
   const Format* format = nullptr;
   RenderOptions render;
 };
 
-struct SizeOptions {
-  std::vector<std::string> configs;  // at least one; "-" is standard input
+// Options of every command that reads configs.
+struct ConfigOptions {
+  std::vector<std::string> paths;  // at least one; "-" is standard input
   ConfigOverrides overrides;
   ReportOptions report;
+};
+
+struct ExplainOptions {
+  ConfigOptions configs;
+  bool with_steps = false;
 };
 
 struct BatchOptions {
@@ -27,13 +33,12 @@ struct BatchOptions {
   bool fail_on_error = false;
 };
 
-ExitCode run_size(const SizeOptions& options);
+// The commands. Each prints its answer and returns how it ended.
+ExitCode run_size(const ConfigOptions& options);
+ExitCode run_explain(const ExplainOptions& options);
 ExitCode run_batch(const BatchOptions& options);
 ExitCode run_schema();
 ExitCode run_version(bool verbose);
-
-// Prints reports, or the problems that stood in their way, in the chosen format.
-ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
-                const ReportOptions& options);
+ExitCode run_help(const std::string& topic);
 
 }  // namespace moeplan

@@ -1,74 +1,46 @@
 #include "cli/commands/size.hpp"
 
+#include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
-#include "cli/log.hpp"
+#include "cli/commands/tensor_table.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
-#include "planner/moe/plan_moe.hpp"
+#include "planner/indexer/paged.hpp"
 #include "planner/moe/weight_plan.hpp"
 
 namespace moeplan {
 namespace {
 
-// Bytes of an arena that a plan of fewer tokens would reserve all the same.
-i64 floor_bytes(const ArenaLayout& arena) {
-  i64 bytes = 0;
-  for (const TensorSpec& tensor : arena.tensors) {
-    if (!tensor.grows_with_tokens && tensor.bound != Bound::columns) bytes += tensor.bytes;
-  }
-  return bytes;
+std::string_view moe_remark(const TensorSpec& tensor, const void*) {
+  return tensor.bound == Bound::sm_cap ? "at SM cap" : "";
 }
 
-i64 tensor_bytes(const ArenaLayout& arena) {
-  i64 bytes = 0;
-  for (const TensorSpec& tensor : arena.tensors) bytes += tensor.bytes;
-  return bytes;
+std::string_view indexer_remark(const TensorSpec& tensor, const void* about) {
+  const auto route = static_cast<const IndexerLayout*>(about)->route;
+  return route_touches(route, tensor.name) ? "" : "never touched";
 }
 
-// "91.4 %" in exact arithmetic, rounded down.
-std::string percent(i64 part, i64 whole) {
-  const i64 tenths = part * 1000 / max_of(whole, 1);
-  return concat(tenths / 10, ".", tenths % 10, "%");
+Row moe_row(const PlannedRequest& plan) {
+  const MoeRequest& moe = plan.origin.request.moe;
+  const MoeLayout& layout = *plan.moe();
+  const bool is_w4a16 = layout.implementation == Implementation::w4a16;
+  const auto& block = layout.route_block_size_m;
+  return {
+      {plan.id(), std::string(name_of(plan.origin.request.kind)), std::string(layout.contract->id),
+       std::string(name_of(layout.implementation)),
+       layout.weight_layout ? Cell(std::string(layout_name(*layout.contract, *layout.weight_layout)))
+                            : Cell(),
+       moe.capacity.tokens(), block ? Cell(*block) : Cell(),
+       block      ? Cell(*block)
+       : is_w4a16 ? Cell(std::string("unpinned"))
+                  : Cell(),
+       is_w4a16 && moe.capacity.block_size_m.has_value(),
+       layout.bound_tokens * moe.capacity.routes_per_token(), is_w4a16 ? Cell(layout.route_slots) : Cell(),
+       layout.route_bytes, layout.core_bytes, layout.total_bytes},
+      {tensor_table(concat(plan.id(), ", by tensor"), layout.arena, layout.total_bytes, moe_remark)}};
 }
 
-Table tensor_table(std::string_view id, const MoeLayout& layout) {
-  Table table;
-  table.key = "tensors";
-  table.title = concat(id, ", by tensor");
-  table.columns = {{"name", "TENSOR"},
-                   {"dtype", "DTYPE"},
-                   {"region", "REGION", ColumnKind::text, Audience::programs},
-                   {"shape", "SHAPE", ColumnKind::text, Audience::programs},
-                   {"elements", "ELEMENTS", ColumnKind::count, Audience::programs},
-                   {"formula", "FORMULA", ColumnKind::text, Audience::programs},
-                   {"offset", "OFFSET", ColumnKind::count},
-                   {"bytes", "BYTES", ColumnKind::bytes, Audience::everyone, true},
-                   {"bound", "BOUND", ColumnKind::text, Audience::programs},
-                   {"remark", "", ColumnKind::text, Audience::people}};
-  table.people_sort_by = 7;
-  for (const TensorSpec& t : layout.arena.tensors) {
-    const auto dims = std::span(t.shape.dims, static_cast<std::size_t>(t.shape.rank));
-    table.rows.push_back(
-        {{std::string(t.name), std::string(name_of(t.dtype)), std::string(name_of(t.region)),
-          std::vector<i64>(dims.begin(), dims.end()), t.shape.elements(), std::string(t.formula), t.offset,
-          t.bytes, std::string(name_of(t.bound)), std::string(t.bound == Bound::sm_cap ? "at SM cap" : "")},
-         {}});
-  }
-  const auto footer = [&](std::string name, i64 bytes) {
-    Row row{std::vector<Cell>(table.columns.size()), {}};
-    row.cells[0] = std::move(name);
-    row.cells[7] = bytes;
-    table.footers.push_back(std::move(row));
-  };
-  const i64 padding = layout.arena.end - tensor_bytes(layout.arena);
-  const i64 tail = layout.total_bytes - layout.arena.end;
-  footer("alignment padding", padding);
-  if (tail > 0) footer("tail for a smaller token count", tail);
-  footer("total", layout.total_bytes);
-  return table;
-}
-
-Table arena_table(std::span<const SizedPlan> plans) {
+Table moe_table() {
   Table table;
   table.key = "arenas";
   table.columns = {{"id", "ARENA"},
@@ -84,127 +56,131 @@ Table arena_table(std::span<const SizedPlan> plans) {
                    {"route_slots", "ROUTE SLOTS", ColumnKind::count},
                    {"route_bytes", "ROUTE BYTES", ColumnKind::count, Audience::programs},
                    {"core_bytes", "CORE BYTES", ColumnKind::count, Audience::programs},
-                   {"floor_bytes", "FLOOR BYTES", ColumnKind::count, Audience::programs},
                    {"bytes", "BYTES", ColumnKind::bytes}};
-  for (const SizedPlan& plan : plans) {
-    const MoeRequest& moe = plan.request->moe;
-    const MoeLayout& layout = plan.layout;
-    const bool is_w4a16 = layout.implementation == Implementation::w4a16;
-    const auto& block = layout.route_block_size_m;
-    const i64 top_k = max_of(moe.capacity.top_k, 1);
-    table.rows.push_back(
-        {{plan.request->id, std::string(name_of(plan.request->kind)), std::string(layout.contract->id),
-          std::string(name_of(layout.implementation)),
-          layout.weight_layout ? Cell(std::string(layout_name(*layout.contract, *layout.weight_layout)))
-                               : Cell(),
-          max_of(moe.capacity.max_tokens, 1), block ? Cell(*block) : Cell(),
-          block      ? Cell(*block)
-          : is_w4a16 ? Cell(std::string("unpinned"))
-                     : Cell(),
-          is_w4a16 && moe.capacity.block_size_m.has_value(), layout.bound_tokens * top_k,
-          is_w4a16 ? Cell(layout.route_slots) : Cell(), layout.route_bytes, layout.core_bytes,
-          floor_bytes(layout.arena), layout.total_bytes},
-         {tensor_table(plan.request->id, layout)}});
+  return table;
+}
+
+Row indexer_row(const PlannedRequest& plan) {
+  const IndexerLayout& layout = *plan.indexer();
+  const IndexerCaps& caps = plan.origin.request.indexer.caps;
+  const auto cell = [](const std::optional<i64>& value) { return value ? Cell(*value) : Cell(); };
+  const auto* paged = std::get_if<PagedMeta>(&layout.meta);
+  return {{plan.id(), std::string(name_of(plan.origin.request.kind)), std::string(layout.contract->id),
+           std::string(name_of(layout.route)), cell(caps.max_q_rows), cell(caps.max_page_table_width),
+           cell(caps.num_q_heads), cell(caps.top_k), paged ? Cell(paged->supertile_tokens) : Cell(),
+           layout.total_bytes},
+          {tensor_table(concat(plan.id(), ", by tensor"), layout.arena, layout.total_bytes, indexer_remark,
+                        &layout)}};
+}
+
+Table indexer_table() {
+  Table table;
+  table.key = "indexer_arenas";
+  table.columns = {{"id", "INDEXER ARENA"},
+                   {"kind", "KIND", ColumnKind::text, Audience::programs},
+                   {"contract", "CONTRACT", ColumnKind::text, Audience::programs},
+                   {"route", "ROUTE"},
+                   {"rows", "ROWS", ColumnKind::count},
+                   {"pages", "PAGES", ColumnKind::count},
+                   {"heads", "HEADS", ColumnKind::count},
+                   {"top_k", "TOP-K", ColumnKind::count},
+                   {"supertile_tokens", "SUPERTILE", ColumnKind::count},
+                   {"bytes", "BYTES", ColumnKind::bytes}};
+  return table;
+}
+
+Table late_table(const PlannedConfig& planned) {
+  Table table;
+  table.key = "late_allocations";
+  table.title = "allocated after profiling: by a call, outside every arena";
+  table.columns = {{"id", "BY"},
+                   {"what", "WHAT"},
+                   {"rows", "PEAK AT ROWS", ColumnKind::count},
+                   {"context_tokens", "AND CONTEXT", ColumnKind::count},
+                   {"slices", "SLICES", ColumnKind::count},
+                   {"bytes", "BYTES", ColumnKind::bytes}};
+  for (const IndexerPlan& plan : planned.indexer_plans) {
+    const LateAllocation& late = plan.late;
+    if (late.bytes == 0) continue;
+    table.rows.push_back({{plan.request->id, std::string(late.what), late.rows, late.tokens,
+                           late.slices > 0 ? Cell(late.slices) : Cell(), late.bytes},
+                          {}});
   }
   return table;
 }
 
-// "GLM-5.2 · EXL3 trellis 3 bpw · TP4 · …": what the engine's plans are made from.
-std::string subject_of(const Deployment& d) {
-  std::vector<std::string> parts;
-  if (d.model && d.model->name) parts.push_back(*d.model->name);
-  if (d.quant) {
-    parts.push_back(concat(name_of(d.quant->source_format),
-                           d.quant->bits ? concat(" ", *d.quant->bits, " bpw") : std::string()));
-  }
-  if (d.parallel) parts.push_back(concat("TP", d.parallel->tp));
-  if (d.model && d.parallel && d.model->hidden_size && d.model->moe_intermediate_size)
-    parts.push_back(concat("k=", *d.model->hidden_size,
-                           " n=", *d.model->moe_intermediate_size / d.parallel->tp,
-                           "/rank E=", d.model->n_routed_experts.value_or(0),
-                           " topk=", d.model->num_experts_per_tok.value_or(0)));
-  if (d.device) {
-    parts.push_back(concat(d.device->name.value_or("device"), ", ", d.device->sm_count, " SMs"));
-  }
-  return join(parts, " · ");
+// The most that calls hold at once: a step is either a decode or a prefill.
+i64 late_bytes(const PlannedConfig& planned) {
+  i64 most = 0;
+  for (const IndexerPlan& plan : planned.indexer_plans) most = max_of(most, plan.late.bytes);
+  return most;
 }
 
-// A config's plans, each laid out; problems go to the config.
-std::vector<DeploymentRequest> requests_of(Config& config) {
-  if (!config.problems.empty()) return {};
-  auto requests = plan_requests(config.deployment);
-  if (!requests) {
-    config.add(requests.error());
-    return {};
+// Split-K scratch that more tokens do not raise.
+i64 capped_bytes(const ArenaLayout& arena) {
+  i64 bytes = 0;
+  for (const TensorSpec& tensor : arena.tensors) {
+    if (tensor.bound == Bound::sm_cap) bytes += tensor.bytes;
   }
-  return std::move(*requests);
+  return bytes;
 }
 
-std::vector<SizedPlan> size_plans(Config& config, std::span<const DeploymentRequest> requests) {
-  std::vector<SizedPlan> plans;
-  for (const DeploymentRequest& entry : requests) {
-    if (!is_moe(entry.request.kind)) {
-      config.add(Error{ErrorCode::unsupported_deployment, entry.config_pointer("/kind"),
-                       concat("plan \"", entry.request.id, "\": size does not take ",
-                              name_of(entry.request.kind), " plans"),
-                       "moeplan batch does"});
-      continue;
-    }
-    auto layout = plan_moe(entry.request.moe);
-    if (layout) {
-      log_debug(concat("planned ", entry.request.id, ": ", layout->total_bytes, " bytes"));
-      plans.push_back({&entry.request, std::move(*layout)});
-      continue;
-    }
-    Error error = layout.error();
-    error.message = concat("plan \"", entry.request.id, "\": ", error.message);
-    error.pointer = entry.config_pointer(error.pointer);
-    config.add(std::move(error));
-  }
-  return plans;
+std::string count_of(std::size_t count, std::string_view what) {
+  return concat(count, " ", what, count == 1 ? "" : "s");
 }
 
 }  // namespace
 
-Report size_report(const Deployment& deployment, std::span<const SizedPlan> plans) {
-  i64 total = 0;
-  for (const SizedPlan& plan : plans) total += plan.layout.total_bytes;
-
+Report size_report(const PlannedConfig& planned) {
+  const Deployment& deployment = planned.config->deployment;
+  Table moe = moe_table();
+  Table indexer = indexer_table();
+  i64 moe_bytes = 0;
+  i64 indexer_bytes = 0;
   Report report;
+  for (const PlannedRequest& plan : planned.plans) {
+    if (const MoeLayout* layout = plan.moe()) {
+      moe.rows.push_back(moe_row(plan));
+      moe_bytes += layout->total_bytes;
+      if (const i64 capped = capped_bytes(layout->arena); capped > 0)
+        report.notes.push_back(concat(plan.id(), ": ", mebibytes(capped), " of ",
+                                      mebibytes(layout->total_bytes),
+                                      " MiB are split-K scratch at its SM cap: more tokens do not raise it"));
+    } else {
+      // A call is no arena: what it allocates is not reserved.
+      const bool is_arena = plan.origin.request.kind < RequestKind::indexer_fold;
+      indexer.rows.push_back(indexer_row(plan));
+      indexer_bytes += is_arena ? plan.indexer()->total_bytes : 0;
+    }
+  }
+  Table late = late_table(planned);
+
   report.schema = "moeplan.plan/1";
-  report.verdict = concat(deployment.name ? concat(*deployment.name, ": ") : std::string(), grouped(total),
-                          " B (", mebibytes(total), " MiB) of MoE scratch per rank · ", plans.size(),
-                          plans.size() == 1 ? " arena" : " arenas", " · contract ", deployment.contract->id);
+  report.verdict =
+      concat(deployment.name ? concat(*deployment.name, ": ") : std::string(), grouped(moe_bytes), " B (",
+             mebibytes(moe_bytes), " MiB) of MoE scratch per rank · ", count_of(moe.rows.size(), "arena"));
+  if (!indexer.rows.empty())
+    report.verdict +=
+        concat(" · indexer ", grouped(indexer_bytes), " B (", mebibytes(indexer_bytes), " MiB)");
+  report.verdict += concat(" · contract ", planned.contract_names());
   report.subject = subject_of(deployment);
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
-                  {"contract", std::string(deployment.contract->id)}};
-  report.totals = {{"per_rank_bytes", total}};
-  report.tables = {arena_table(plans)};
-  for (const SizedPlan& plan : plans) {
-    const i64 floor = floor_bytes(plan.layout.arena);
-    report.notes.push_back(
-        concat(plan.request->id, ": ", percent(plan.layout.total_bytes - floor, plan.layout.total_bytes),
-               " grows with tokens; ", mebibytes(floor), " MiB does not (floor of any smaller plan)"));
+                  {"contract", planned.contract_names()}};
+  report.totals = {{"per_rank_bytes", moe_bytes},
+                   {"indexer_per_rank_bytes", indexer_bytes},
+                   {"late_per_rank_bytes", late_bytes(planned)}};
+  for (Table* table : {&moe, &indexer, &late}) {
+    if (!table->rows.empty() || table == &moe) report.tables.push_back(std::move(*table));
   }
+  report.findings = indexer_findings(deployment, planned.indexer_plans);
+  if (deployment.engine)
+    report.notes.push_back(
+        "one arena a runtime, shared by all layers of a model on a device, not one a layer");
   report.notes.push_back(
-      "arenas only: weights, KV cache and the engine's other buffers are not in this total");
+      "arenas only: weights, KV cache and the engine's other buffers are not in these totals");
   return report;
 }
 
-ExitCode run_size(const SizeOptions& options) {
-  std::vector<std::unique_ptr<Config>> configs;  // places in problems point into them
-  std::vector<Report> reports;
-  std::vector<Problem> problems;
-  for (const std::string& path : options.configs) {
-    configs.push_back(read_config(path, options.overrides));
-    Config& config = *configs.back();
-    log_info(concat("read ", config.name, ": ", config.text.size(), " bytes"));
-    const auto requests = requests_of(config);
-    const auto plans = size_plans(config, requests);
-    if (config.problems.empty()) reports.push_back(size_report(config.deployment, plans));
-    problems.insert(problems.end(), config.problems.begin(), config.problems.end());
-  }
-  return finish(reports, problems, options.report);
-}
+ExitCode run_size(const ConfigOptions& options) { return answer_configs(options, size_report); }
 
 }  // namespace moeplan

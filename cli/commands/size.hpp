@@ -1,20 +1,12 @@
 // moeplan size: how many bytes does each rank reserve, arena by arena, tensor by tensor?
 #pragma once
 
-#include <span>
-
+#include "cli/commands/planned_config.hpp"
 #include "planner/core/report.hpp"
-#include "planner/deployment/plan_requests.hpp"
-#include "planner/moe/layout.hpp"
 
 namespace moeplan {
 
-// A plan of a deployment with its arena.
-struct SizedPlan {
-  const PlanRequest* request;
-  MoeLayout layout;
-};
-
-Report size_report(const Deployment& deployment, std::span<const SizedPlan> plans);
+// Of a config without problems.
+Report size_report(const PlannedConfig& planned);
 
 }  // namespace moeplan

@@ -1,7 +1,6 @@
 // moeplan version: what this build is made of and which contracts it knows.
 #include "cli/build_info.hpp"
-#include "cli/commands/options.hpp"
-#include "cli/io/text_file.hpp"
+#include "cli/commands/finish.hpp"
 #include "planner/core/contract.hpp"
 #include "planner/core/text.hpp"
 
@@ -17,7 +16,7 @@ ExitCode run_version(bool verbose) {
     for (const Contract& contract : contracts()) out += concat("contract    ", contract.id, "\n");
     out += "schemas     moeplan.config/1, moeplan.plan/1, moeplan.errors/1\n";
   }
-  return write_out(out) ? ExitCode::ok : ExitCode::input;
+  return print(out);
 }
 
 }  // namespace moeplan

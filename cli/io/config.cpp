@@ -70,7 +70,8 @@ constexpr Field kDeviceFields[] = {
     text<&DeviceSettings::name>("name", "what people call the device"),
     text<&DeviceSettings::source>("source", "where the values were read"),
     integer<&DeviceSettings::sm_count>("sm_count", 1, kMaxMultiprocessors, "multiprocessors").required(),
-    text<&DeviceSettings::compute_capability>("compute_capability", "such as \"12.0\""),
+    text<&DeviceSettings::compute_capability>("compute_capability", "such as \"12.0\"")
+        .accepting(is_compute_capability),
     choice<&DeviceSettings::type>("type", kDeviceTypeNames, "cuda (default) or cpu"),
     integer<&DeviceSettings::shared_memory_per_block_optin>("shared_memory_per_block_optin", 0, 1 << 24,
                                                             "bytes of shared memory a block may ask for"),
@@ -113,16 +114,13 @@ void read_stated_plan(FieldContext& context, const JsonNode& node, void* item) {
 }
 
 // Only names given on the command line: a config from elsewhere must not be able to print a secret.
-Result<std::string> read_variable(const void* user, std::string_view name) {
+Result<std::optional<std::string>> read_variable(const void* user, std::string_view name) {
   const auto& allowed = static_cast<const Surroundings*>(user)->allowed_names;
   if (std::ranges::find(allowed, name) == allowed.end())
     return Error{ErrorCode::unresolved_variable, "", concat("${", name, "} may not be read"),
                  concat("allow it with --allow-env ", name)};
   const char* value = std::getenv(std::string(name).c_str());
-  if (!value)
-    return Error{ErrorCode::unresolved_variable, "", concat(name, " is not set in the environment"),
-                 concat("set it, or write ${", name, ":-default}")};
-  return std::string(value);
+  return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
 void apply_sets(Config& config, const ConfigOverrides& overrides) {
@@ -147,6 +145,7 @@ RequestDefaults read_defaults(FieldContext& context, const ConfigOverrides& over
   const JsonDocument& document = context.document;
   RequestDefaults defaults;
   defaults.contract_is_forced = !overrides.contract.empty();
+  defaults.config_reports_contract = true;
   if (const JsonNode* id = document.find(document.root(), "contract"); id && id->type == JsonType::string)
     defaults.contract = read_contract(context, *id, document.text(*id));
   if (const JsonNode* node = document.find(document.root(), "device");
@@ -155,7 +154,8 @@ RequestDefaults read_defaults(FieldContext& context, const ConfigOverrides& over
     std::vector<Problem> reported_later;
     FieldContext quiet{.document = document, .problems = reported_later};
     read_fields(quiet, *node, kDeviceFields, &device);
-    if (reported_later.empty()) defaults.device = device.profile();
+    // A wrong device is reported once, with the config, and not again by every plan.
+    defaults.device = reported_later.empty() ? device.profile() : DeviceProfile{.sm_count = 1};
   }
   return defaults;
 }
@@ -167,8 +167,9 @@ void check_header(FieldContext& context, const Deployment& deployment) {
     add_problem(context, *version, ErrorCode::unknown_schema_version,
                 concat("schema_version ", deployment.schema_version, " is not known"),
                 "this build reads schema_version 1");
-  if (!document.find(document.root(), "contract"))
-    add_problem(context, document.root(), ErrorCode::missing_field, "contract is missing",
+  const JsonNode* contract = document.find(document.root(), "contract");
+  if (!contract || contract->type == JsonType::null)
+    add_missing(context, document.root(), "contract",
                 "add \"contract\", or give --contract; for example \"sparkinfer-de04125\"");
 }
 
@@ -196,7 +197,13 @@ std::span<const Field> config_fields() {
 }
 
 void Config::add(Error error) {
-  const Place place = document.place(document.find_nearest(error.pointer));
+  // Two plans made of one wrong field say the same.
+  const bool is_known = std::ranges::any_of(problems, [&](const Problem& known) {
+    return known.error.code == error.code && known.error.pointer == error.pointer;
+  });
+  if (is_known || problems.size() >= kMaxProblems) return;
+  const JsonNode& node = document.find_nearest(error.pointer);
+  const Place place = error.code == ErrorCode::unknown_key ? document.key_place(node) : document.place(node);
   problems.push_back({std::move(error), place});
 }
 
@@ -224,7 +231,8 @@ std::unique_ptr<Config> parse_config(std::string name, std::string text, const C
       .document = document, .problems = config->problems, .variable = &read_variable, .user = &surroundings};
   if (document.root().type != JsonType::object) {
     add_problem(context, document.root(), ErrorCode::wrong_type,
-                concat("a config must be an object, got ", name_of(document.root().type)), "");
+                concat("a config must be an object, got ", name_of(document.root().type)),
+                "write {\"schema_version\": 1, …}");
     return config;
   }
   apply_sets(*config, overrides);

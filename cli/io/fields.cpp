@@ -42,13 +42,8 @@ std::string expectation(const Field& field) {
 
 // The value as written, shortened.
 std::string shown(const FieldContext& context, const JsonNode& node) {
-  constexpr std::size_t kLongest = 60;
-  if (node.type == JsonType::object || node.type == JsonType::array) return std::string(name_of(node.type));
-  const std::string_view raw = context.document.raw(node);
-  if (raw.size() <= kLongest) return std::string(raw);
-  std::size_t cut = kLongest;
-  while (cut > 0 && (static_cast<unsigned char>(raw[cut]) & 0xC0) == 0x80) --cut;  // not inside a character
-  return concat(raw.substr(0, cut), "…");
+  if (node.type == JsonType::object || node.type == JsonType::array) return concat("an ", name_of(node.type));
+  return shortened(context.document.raw(node), 60);
 }
 
 void wrong_type(FieldContext& context, const JsonNode& node, const Field& field) {
@@ -71,63 +66,80 @@ std::string range_of(i64 min, i64 max) {
   return concat(min, "..", max);
 }
 
+void out_of_range(FieldContext& context, const JsonNode& node, const Field& field, std::string_view got) {
+  add_problem(context, node, ErrorCode::out_of_range,
+              concat(field.name, " must be ", range_of(field.min, field.max), ", got ", got),
+              concat(field.name, ": ", field.doc));
+}
+
+bool check_range(FieldContext& context, const JsonNode& node, const Field& field, i64 number) {
+  if (number >= field.min && number <= field.max) return true;
+  out_of_range(context, node, field, std::to_string(number));
+  return false;
+}
+
+// A number that is no 64-bit integer.
+void refuse_number(FieldContext& context, const JsonNode& node, const Field& field) {
+  const std::string_view raw = context.document.raw(node);
+  if (raw.find_first_of(".eE") == std::string_view::npos)
+    return out_of_range(context, node, field, concat(shown(context, node), ", which has more than 64 bits"));
+  add_problem(context, node, ErrorCode::wrong_type,
+              concat(field.name, " must be an integer, got the floating-point number ", shown(context, node)),
+              "write the integer in full, without point or exponent");
+}
+
+// The text that "${NAME}" or "${NAME:-default}" stands for; none after noting the problem.
+std::optional<std::string> read_variable(FieldContext& context, const JsonNode& node, const Field& field,
+                                         std::string_view reference) {
+  const auto refuse = [&](std::string message, std::string help) {
+    add_problem(context, node, ErrorCode::unresolved_variable, std::move(message), std::move(help));
+    return std::nullopt;
+  };
+  if (!field.takes_variables || !context.variable)
+    return refuse(concat(field.name, " takes no ${VARIABLE}"), "write the number itself");
+  std::string_view name = reference.substr(2, reference.size() - 3);
+  std::optional<std::string_view> fallback;
+  if (const auto at = name.find(":-"); at != std::string_view::npos) {
+    fallback = name.substr(at + 2);
+    name = name.substr(0, at);
+  }
+  if (name.empty()) return refuse("${} names no variable", "write ${NAME}");
+  const auto resolved = context.variable(context.user, name);
+  if (!resolved) return refuse(resolved.error().message, resolved.error().help);
+  // Like a shell's ":-": the fallback also stands in for an empty variable.
+  if (*resolved && (!(*resolved)->empty() || !fallback)) return **resolved;
+  if (fallback) return std::string(*fallback);
+  return refuse(concat(name, " is not set in the environment"),
+                concat("set it, or write ${", name, ":-default}"));
+}
+
 // An integer literal, or a "${NAME}" that stands for one. False when a problem was noted.
 bool read_integer(FieldContext& context, const JsonNode& node, const Field& field, i64* value) {
-  const auto check_range = [&](i64 number) {
-    *value = number;
-    if (number >= field.min && number <= field.max) return true;
-    add_problem(context, node, ErrorCode::out_of_range,
-                concat(field.name, " must be ", range_of(field.min, field.max), ", got ", number),
-                concat(field.name, ": ", field.doc));
-    return false;
-  };
-  if (node.type == JsonType::integer) return check_range(node.integer);
   if (node.type == JsonType::number) {
-    const std::string_view raw = context.document.raw(node);
-    if (raw.find_first_of(".eE") == std::string_view::npos) {
-      add_problem(
-          context, node, ErrorCode::out_of_range,
-          concat(field.name, " must be ", range_of(field.min, field.max), ", got ", shown(context, node)),
-          concat(field.name, ": ", field.doc));
-    } else {
-      add_problem(
-          context, node, ErrorCode::wrong_type,
-          concat(field.name, " must be an integer, got the floating-point number ", shown(context, node)),
-          "write the integer in full, without point or exponent");
-    }
+    refuse_number(context, node, field);
     return false;
+  }
+  if (node.type == JsonType::integer) {
+    *value = node.integer;
+    return check_range(context, node, field, *value);
   }
   const std::string_view text = node.type == JsonType::string ? context.document.text(node) : "";
   if (!text.starts_with("${") || !text.ends_with("}")) {
     wrong_type(context, node, field);
     return false;
   }
-  if (!field.takes_variables || !context.variable) {
-    add_problem(context, node, ErrorCode::unresolved_variable, concat(field.name, " takes no ${VARIABLE}"),
-                "write the number itself");
-    return false;
-  }
-  std::string_view name = text.substr(2, text.size() - 3);
-  std::optional<std::string_view> fallback;
-  if (const auto at = name.find(":-"); at != std::string_view::npos) {
-    fallback = name.substr(at + 2);
-    name = name.substr(0, at);
-  }
-  const auto resolved = context.variable(context.user, name);
-  if (!resolved && !fallback) {
-    add_problem(context, node, resolved.error().code, resolved.error().message, resolved.error().help);
-    return false;
-  }
-  // Like a shell's ":-": the fallback also stands in for an empty variable.
-  const std::string word = resolved && (!resolved->empty() || !fallback) ? *resolved : std::string(*fallback);
-  const bool negative = word.starts_with('-');
-  const auto parsed = scaled_decimal(std::string_view(word).substr(negative ? 1 : 0), 1);
-  if (!parsed || word.find('.') != std::string::npos) {
+  const auto word = read_variable(context, node, field, text);
+  if (!word) return false;
+  const bool negative = word->starts_with('-');
+  const auto parsed = scaled_decimal(std::string_view(*word).substr(negative ? 1 : 0), 1);
+  if (!parsed || word->find('.') != std::string::npos) {
     add_problem(context, node, ErrorCode::wrong_type,
-                concat(field.name, " must be an integer, ", text, " is \"", word, "\""), "");
+                concat(field.name, " must be an integer, ", text, " is \"", shortened(*word, 60), "\""),
+                concat(field.name, ": ", field.doc));
     return false;
   }
-  return check_range(negative ? -*parsed : *parsed);
+  *value = negative ? -*parsed : *parsed;
+  return check_range(context, node, field, *value);
 }
 
 // Index of a string node among the choices, or -1 after noting the problem.
@@ -181,6 +193,12 @@ bool read_map(FieldContext& context, const JsonNode& node, const Field& field,
   const JsonDocument& document = context.document;
   for (const JsonNode* item = document.first_child(node); item; item = document.next(*item)) {
     if (item->type == JsonType::null) continue;
+    if (document.key(*item).empty()) {
+      add_problem(context, *item, ErrorCode::invalid_value, concat("a name in ", field.name, " is empty"),
+                  "name the variable, or drop it");
+      fine = false;
+      continue;
+    }
     if (item->type != JsonType::string && item->type != JsonType::integer) {
       add_problem(context, *item, ErrorCode::wrong_type,
                   concat(document.key(*item), " must be a string or an integer, got ", shown(context, *item)),
@@ -208,12 +226,15 @@ bool read_scaled(FieldContext& context, const JsonNode& node, const Field& field
   }
   if (*parsed < field.min || *parsed > field.max) {
     add_problem(context, node, ErrorCode::out_of_range,
-                concat(field.name, " must be ", expectation(field), ", got ", shown(context, node)), "");
+                concat(field.name, " must be ", expectation(field), ", got ", shown(context, node)),
+                concat(field.name, ": ", field.doc));
     return false;
   }
   *value = *parsed;
   return true;
 }
+
+}  // namespace
 
 void read_value(FieldContext& context, const JsonNode& node, const Field& field, void* object) {
   FieldValue value;
@@ -237,6 +258,10 @@ void read_value(FieldContext& context, const JsonNode& node, const Field& field,
     case FieldType::text:
       if (node.type != JsonType::string) return wrong_type(context, node, field);
       value.text = context.document.text(node);
+      if (field.accepts && !field.accepts(value.text))
+        return add_problem(context, node, ErrorCode::invalid_value,
+                           concat(field.name, " cannot be ", shown(context, node)),
+                           concat(field.name, ": ", field.doc));
       break;
     case FieldType::choice:
       value.integer = read_choice(context, node, field);
@@ -283,7 +308,10 @@ void read_value(FieldContext& context, const JsonNode& node, const Field& field,
   field.store(object, value);
 }
 
+namespace {
+
 void unknown_key(FieldContext& context, const JsonNode& node, std::span<const Field> fields) {
+  if (context.problems.size() >= kMaxProblems) return;
   const std::string_view key = context.document.key(node);
   std::vector<std::string_view> names;
   for (const Field& field : fields) {
@@ -292,7 +320,8 @@ void unknown_key(FieldContext& context, const JsonNode& node, std::span<const Fi
   const auto near = did_you_mean(key, names);
   if (context.problems.size() >= kMaxProblems) return;
   context.problems.push_back(
-      {Error{ErrorCode::unknown_key, context.document.pointer(node), concat("unknown key \"", key, "\""),
+      {Error{ErrorCode::unknown_key, context.document.pointer(node),
+             concat("unknown key \"", shortened(key, 60), "\""),
              near ? concat("did you mean \"", *near, "\"?") : concat("known here: ", join(names, ", "))},
        context.document.key_place(node)});
 }
@@ -304,6 +333,14 @@ void add_problem(FieldContext& context, const JsonNode& node, ErrorCode code, st
   if (context.problems.size() >= kMaxProblems) return;
   context.problems.push_back(
       {Error{code, context.document.pointer(node), std::move(message), std::move(help)},
+       context.document.place(node)});
+}
+
+void add_missing(FieldContext& context, const JsonNode& node, std::string_view field, std::string help) {
+  if (context.problems.size() >= kMaxProblems) return;
+  context.problems.push_back(
+      {Error{ErrorCode::missing_field, concat(context.document.pointer(node), "/", field),
+             concat(field, " is missing"), std::move(help)},
        context.document.place(node)});
 }
 
@@ -336,11 +373,7 @@ void read_fields(FieldContext& context, const JsonNode& node, std::span<const Fi
   for (std::size_t i = 0; i < fields.size(); ++i) {
     const Field& field = fields[i];
     if (!(field.required_kinds & field.kinds & context.kind) || (seen >> i & 1)) continue;
-    if (context.problems.size() >= kMaxProblems) return;
-    context.problems.push_back(
-        {Error{ErrorCode::missing_field, concat(document.pointer(node), "/", field.name),
-               concat(field.name, " is missing"), concat("add \"", field.name, "\": ", field.doc)},
-         document.place(node)});
+    add_missing(context, node, field.name, concat("add \"", field.name, "\": ", field.doc));
   }
 }
 

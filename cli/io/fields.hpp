@@ -57,7 +57,8 @@ struct Field {
   ErrorCode unknown_choice = ErrorCode::unknown_value;
   std::uint32_t kinds = ~0u;  // bits of the request kinds that have this field
   void (*store)(void* object, const FieldValue&) = nullptr;
-  void* (*enter)(void* object) = nullptr;  // object: the struct to fill; object_list: a new item
+  void* (*enter)(void* object) = nullptr;            // object: the struct to fill; object_list: a new item
+  bool (*accepts)(std::string_view text) = nullptr;  // text: whether the field takes it; null: any
   // object_list: reads one item where `fields` alone cannot.
   void (*read_item)(FieldContext& context, const JsonNode& node, void* item) = nullptr;
 
@@ -69,6 +70,11 @@ struct Field {
   constexpr Field required_by(std::uint32_t kind_bits) const {
     Field copy = *this;
     copy.required_kinds = kind_bits;
+    return copy;
+  }
+  constexpr Field accepting(bool (*predicate)(std::string_view)) const {
+    Field copy = *this;
+    copy.accepts = predicate;
     return copy;
   }
   constexpr Field with_variables() const {
@@ -138,11 +144,12 @@ constexpr Field integer(std::string_view name, i64 min, i64 max, std::string_vie
       .store = [](void* object, const FieldValue& v) { field_detail::assign<Member>(object, v.integer); }};
 }
 
-template <auto Member>
+// A number of which only a kind is kept: Classify turns it into the member's type.
+template <auto Member, auto Classify>
 constexpr Field number(std::string_view name, std::string_view doc) {
   return {
       .name = name, .doc = doc, .type = FieldType::number, .store = [](void* object, const FieldValue& v) {
-        field_detail::assign<Member>(object, v.number);
+        field_detail::assign<Member>(object, Classify(v.number));
       }};
 }
 
@@ -264,15 +271,22 @@ struct FieldContext {
   std::vector<Problem>& problems;  // at most kMaxProblems are kept
   std::uint32_t kind = ~0u;        // the request kind's bit
   std::string_view kind_name = {};
-  // Resolves ${NAME}; null where variables are not taken.
-  Result<std::string> (*variable)(const void* user, std::string_view name) = nullptr;
+  // Resolves ${NAME}: its text, none where it is unset, an error where it may not be read. Null where no
+  // variables are taken.
+  Result<std::optional<std::string>> (*variable)(const void* user, std::string_view name) = nullptr;
   const void* user = nullptr;  // for `variable` and Field::read_item
 };
 constexpr std::size_t kMaxProblems = 50;
 
+// Stores one value, which is not null, as `field` says.
+void read_value(FieldContext& context, const JsonNode& node, const Field& field, void* object);
+
 // Fills `object` from `node` by the rows of `fields`. Null members count as absent. Mistakes go to
 // context.problems, and reading goes on behind each.
 void read_fields(FieldContext& context, const JsonNode& node, std::span<const Field> fields, void* object);
+
+// Notes that the object `node` lacks `field`, which may be a path.
+void add_missing(FieldContext& context, const JsonNode& node, std::string_view field, std::string help);
 
 // Notes a mistake about `node`, with its pointer and place.
 void add_problem(FieldContext& context, const JsonNode& node, ErrorCode code, std::string message,

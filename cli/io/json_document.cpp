@@ -60,8 +60,10 @@ class JsonBuilder {
 
   bool run() {
     const char* end = text_.data() + text_.size();
-    return nlohmann::json::sax_parse(TrackedChar{text_.data(), &read_to_}, TrackedChar{end, &read_to_}, this,
-                                     nlohmann::json::input_format_t::json, true, false);
+    const bool parsed =
+        nlohmann::json::sax_parse(TrackedChar{text_.data(), &read_to_}, TrackedChar{end, &read_to_}, this,
+                                  nlohmann::json::input_format_t::json, true, false);
+    return parsed && check_end();
   }
   std::uint32_t root() const { return root_; }
   const Error& error() const { return error_; }
@@ -115,8 +117,8 @@ class JsonBuilder {
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& exception) {
     if (failed_) return false;
     const std::size_t at = std::min(position == 0 ? 0 : position - 1, text_.size());
-    return fail(ErrorCode::invalid_json, bare_message(exception.what()), "write JSON as in RFC 8259", at,
-                at + 1);
+    return fail(ErrorCode::invalid_json, shortened(bare_message(exception.what()), 200),
+                "write JSON as in RFC 8259", at, at + 1);
   }
 
  private:
@@ -126,6 +128,13 @@ class JsonBuilder {
            std::string_view(" \t\r\n,:").find(text_[token_end_]) != std::string_view::npos)
       ++token_end_;
     token_begin_ = token_end_;
+  }
+  // The parser takes a NUL byte for the end of the text; what stands behind it must not go unread.
+  bool check_end() {
+    begin_token();
+    if (token_begin_ == text_.size()) return true;
+    return fail(ErrorCode::invalid_json, "the text goes on behind a NUL byte", "remove the NUL byte",
+                token_begin_, token_begin_ + 1);
   }
   void end_token() { token_end_ = static_cast<std::size_t>(read_to_ - text_.data()); }
 
@@ -222,8 +231,9 @@ class JsonBuilder {
     }
     if (!duplicate) return true;
     const std::string_view key = document_.key(*duplicate);
-    return fail(ErrorCode::duplicate_key, concat("key \"", key, "\" is named twice in this object"),
-                "keep one of them", duplicate->key_begin, duplicate->key_begin + key.size() + 2);
+    return fail(ErrorCode::duplicate_key,
+                concat("key \"", shortened(key, 60), "\" is named twice in this object"), "keep one of them",
+                duplicate->key_begin, duplicate->key_begin + key.size() + 2);
   }
 
   bool fail(ErrorCode code, std::string message, std::string help, std::size_t begin, std::size_t end) {
@@ -340,8 +350,14 @@ Status JsonDocument::set(std::string_view pointer, std::string_view text, std::s
   sources_.push_back({source_name, text});
   const std::size_t nodes_before = nodes_.size();
   std::uint32_t value = 0;
-  if (!parse_source(source, &value)) {
+  if (auto parsed = parse_source(source, &value); !parsed) {
     nodes_.resize(nodes_before);
+    // What starts like JSON was meant to be JSON.
+    if (!text.empty() && std::string_view("{[\"").find(text[0]) != std::string_view::npos) {
+      Error error = parsed.error();
+      error.pointer = pointer;
+      return error;
+    }
     const std::uint32_t at = pool(text);
     value = static_cast<std::uint32_t>(nodes_.size());
     JsonNode node;
@@ -368,7 +384,7 @@ Status JsonDocument::set(std::string_view pointer, std::string_view text, std::s
     }
     if (child == 0)
       return Error{ErrorCode::invalid_pointer, std::string(pointer),
-                   concat("\"", pointer, "\" leads through a ", name_of(nodes_[at].type), " that has no \"",
+                   concat("\"", pointer, "\" leads through the ", name_of(nodes_[at].type), " that has no \"",
                           token, "\""),
                    "name an existing array index, or a field of an object"};
     at = child;
@@ -439,6 +455,9 @@ Result<std::vector<std::string>> split_pointer(std::string_view pointer) {
     for (std::size_t i = at; i < slash; ++i) {
       const bool escape =
           pointer[i] == '~' && i + 1 < slash && (pointer[i + 1] == '0' || pointer[i + 1] == '1');
+      if (pointer[i] == '~' && !escape)
+        return Error{ErrorCode::invalid_pointer, std::string(pointer),
+                     "in a JSON pointer ~ stands before 0 or 1", "write ~0 for ~ and ~1 for /"};
       token += escape ? (pointer[++i] == '0' ? '~' : '/') : pointer[i];
     }
     tokens.push_back(std::move(token));

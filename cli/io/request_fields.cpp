@@ -1,5 +1,6 @@
 #include "cli/io/request_fields.hpp"
 
+#include <cmath>
 #include <vector>
 
 #include "cli/io/indexer_fields.hpp"
@@ -14,7 +15,8 @@ namespace {
 constexpr Field kDeviceProfileFields[] = {
     integer<&DeviceProfile::sm_count>("sm_count", INT64_MIN, kMaxMultiprocessors,
                                       "multiprocessors of the device"),
-    text<&DeviceProfile::compute_capability>("compute_capability", "such as \"12.0\""),
+    text<&DeviceProfile::compute_capability>("compute_capability", "such as \"12.0\"")
+        .accepting(is_compute_capability),
     choice<&DeviceProfile::type>("type", kDeviceTypeNames, "cuda (default) or cpu"),
 };
 
@@ -55,17 +57,28 @@ constexpr Field kWeightFields[] = {
                                                  "b12x contracts only"),
     boolean<&MoeWeights::coupled_hadamard>("coupled_hadamard", "b12x contracts only (default false)"),
     choice_list<&MoeWeights::weight_quant_modes>("weight_quant_modes", kQuantModeNames,
-                                                 "modes the weights are prepared for (default: quant_mode)"),
+                                                 "modes the weights are prepared for (default: quant_mode)")
+        .unknown_as(ErrorCode::unsupported_quant_mode),
 };
+
+SwigluLimit limit_kind(double limit) {
+  return std::isfinite(limit) && limit > 0 ? SwigluLimit::positive : SwigluLimit::not_positive_or_infinite;
+}
+
+template <int Neutral>
+SwigluScale scale_kind(double scale) {
+  if (!std::isfinite(scale)) return SwigluScale::not_finite;
+  return scale == Neutral ? SwigluScale::neutral : SwigluScale::other_finite;
+}
 
 constexpr Field kCapacityFields[] = {
     integer<&MoeCapacity::max_tokens>("max_tokens", INT64_MIN, kMaxTokens, "most tokens of one launch")
         .required(),
     integer<&MoeCapacity::top_k>("top_k", INT64_MIN, kMaxTopK, "experts a token is routed to").required(),
     boolean<&MoeCapacity::apply_router_weight_on_input>("apply_router_weight_on_input", "default false"),
-    number<&MoeCapacity::swiglu_limit>("swiglu_limit", "clamp of the activation (swigluoai: 7)"),
-    number<&MoeCapacity::swiglu_alpha>("swiglu_alpha", "swigluoai only"),
-    number<&MoeCapacity::swiglu_beta>("swiglu_beta", "swigluoai only"),
+    number<&MoeCapacity::swiglu_limit, limit_kind>("swiglu_limit", "clamp of the activation (swigluoai: 7)"),
+    number<&MoeCapacity::swiglu_alpha, scale_kind<1>>("swiglu_alpha", "swigluoai only"),
+    number<&MoeCapacity::swiglu_beta, scale_kind<0>>("swiglu_beta", "swigluoai only"),
     integer_list<&MoeCapacity::core_token_counts>("core_token_counts", INT64_MIN, kMaxTokens, kMaxTokenCounts,
                                                   "further token counts the core has to serve")
         .only_for(kTensorParallel),
@@ -77,6 +90,9 @@ constexpr Field kCapacityFields[] = {
         .only_for(kTensorParallel),
     integer<&MoeCapacity::block_size_m>("block_size_m", INT64_MIN, kMaxTokens,
                                         "pinned route block: 8, 16, 32, 48 or 64 (default: unpinned)")
+        .only_for(kTensorParallel),
+    integer<&MoeCapacity::micro_cutover_pairs>(
+        "micro_cutover_pairs", 0, kMaxTokens, "routed pairs below which the micro kernels serve (default 64)")
         .only_for(kTensorParallel),
     boolean<&MoeCapacity::deterministic_output>("deterministic_output", "default false")
         .only_for(kTensorParallel),
@@ -99,11 +115,13 @@ struct WrittenRequest {
   Environment env;
 };
 
+constexpr Field kKindField = choice<&WrittenRequest::kind>("kind", kRequestKindNames, "what is planned")
+                                 .required()
+                                 .unknown_as(ErrorCode::unknown_kind);
+
 constexpr Field kRequestFields[] = {
     text<&WrittenRequest::id>("id", "echoed in the response"),
-    choice<&WrittenRequest::kind>("kind", kRequestKindNames, "what is planned")
-        .required()
-        .unknown_as(ErrorCode::unknown_kind),
+    kKindField,
     text<&WrittenRequest::contract>("contract",
                                     "layout contract; the planner revision whose arena is asked for"),
     object<&WrittenRequest::device>("device", kDeviceProfileFields, "the device the plan is for"),
@@ -136,14 +154,6 @@ std::optional<RequestKind> peek_kind(const FieldContext& context, const JsonNode
   return std::nullopt;
 }
 
-void missing(FieldContext& context, const JsonNode& node, std::string_view field, std::string_view help) {
-  if (context.problems.size() >= kMaxProblems) return;
-  context.problems.push_back(
-      {Error{ErrorCode::missing_field, concat(context.document.pointer(node), "/", field),
-             concat(field, " is missing"), concat("add ", help)},
-       context.document.place(node)});
-}
-
 void fill_moe(MoeRequest& moe, WrittenRequest written) {
   moe.weights = std::move(written.weights);
   moe.capacity = std::move(written.capacity);
@@ -167,7 +177,7 @@ PlanRequest read_request(FieldContext context, const JsonNode& node, const Reque
   PlanRequest request;
   if (node.type != JsonType::object) {
     add_problem(context, node, ErrorCode::wrong_type,
-                concat("a request must be an object, got ", name_of(node.type)), "");
+                concat("a request must be an object, got ", name_of(node.type)), "write {\"kind\": …, …}");
     return request;
   }
   if (const JsonNode* id = document.find(node, "id"); id && id->type == JsonType::string)
@@ -179,15 +189,24 @@ PlanRequest read_request(FieldContext context, const JsonNode& node, const Reque
     context.kind_name = name_of(*kind);
   }
   WrittenRequest written;
+  if (!kind) {
+    // Without its kind nothing can be said of the other fields.
+    const JsonNode* stated = document.find(node, "kind");
+    if (stated && stated->type != JsonType::null) {
+      read_value(context, *stated, kKindField, &written);
+    } else {
+      add_missing(context, node, "kind", concat("add \"kind\": one of ", join(kRequestKindNames, ", ")));
+    }
+    return request;
+  }
   read_fields(context, node, kRequestFields, &written);
-  if (!kind) return request;
 
   request.kind = *kind;
   const Contract* contract = defaults.contract;
   if (written.contract && !defaults.contract_is_forced) {
     contract = read_contract(context, *document.find(node, "contract"), *written.contract);
-  } else if (!contract) {
-    missing(context, node, "contract", "\"contract\", for example \"sparkinfer-de04125\"");
+  } else if (!contract && !defaults.config_reports_contract) {
+    add_missing(context, node, "contract", "add \"contract\", for example \"sparkinfer-de04125\"");
   }
   const auto device = written.device ? written.device : defaults.device;
   if (context.kind & kMoe) {
@@ -196,7 +215,8 @@ PlanRequest read_request(FieldContext context, const JsonNode& node, const Reque
     request.moe.contract = contract;
     request.moe.device = device.value_or(DeviceProfile{});
     if (!request.moe.device.sm_count)
-      missing(context, node, "device/sm_count", "the multiprocessor count of the device, for example 188");
+      add_missing(context, node, "device/sm_count",
+                  "add the multiprocessor count of the device, for example 188");
     return request;
   }
   request.indexer = {.contract = contract,
@@ -205,12 +225,11 @@ PlanRequest read_request(FieldContext context, const JsonNode& node, const Reque
                      .args = std::move(written.args),
                      .env = std::move(written.env)};
   if (!device && (context.kind & kNeedsDevice))
-    missing(context, node, "device",
-            "the device, for example {\"sm_count\": 188, \"compute_capability\": \"12.0\"}");
+    add_missing(context, node, "device",
+                "add the device, for example {\"sm_count\": 188, \"compute_capability\": \"12.0\"}");
   return request;
 }
 
 std::span<const Field> request_fields() { return kRequestFields; }
-std::span<const Field> device_profile_fields() { return kDeviceProfileFields; }
 
 }  // namespace moeplan

@@ -13,7 +13,8 @@ namespace moeplan {
 struct RequestDefaults {
   const Contract* contract = nullptr;
   std::optional<DeviceProfile> device;
-  bool contract_is_forced = false;  // the request's own contract is ignored
+  bool contract_is_forced = false;       // the request's own contract is ignored
+  bool config_reports_contract = false;  // a config around the request says when there is none
 };
 
 // Reads a request object. Mistakes go to context.problems; the answer counts only when there are none.
@@ -22,9 +23,6 @@ PlanRequest read_request(FieldContext context, const JsonNode& node, const Reque
 
 // All rows of a request, for the schema.
 std::span<const Field> request_fields();
-
-// The rows of a device, shared with configs.
-std::span<const Field> device_profile_fields();
 
 // The contract of that name; else notes the problem at `node` and returns null.
 const Contract* read_contract(FieldContext& context, const JsonNode& node, std::string_view id);

@@ -51,7 +51,7 @@ Status write_out(std::string_view text) {
     const ssize_t put = ::write(STDOUT_FILENO, text.data(), text.size());
     if (put < 0 && errno == EINTR) continue;
     if (put < 0)
-      return Error{ErrorCode::unreadable, "", concat("cannot write standard output: ", std::strerror(errno)),
+      return Error{ErrorCode::unwritable, "", concat("cannot write standard output: ", std::strerror(errno)),
                    ""};
     text.remove_prefix(static_cast<std::size_t>(put));
   }

@@ -54,6 +54,7 @@ void write_report(JsonWriter& json, const Report& report) {
     json.begin_object();
     json.member("rule", finding.rule);
     json.member("level", finding.level);
+    json.member("bytes", finding.bytes);
     json.member("pointer", finding.pointer);
     json.member("message", finding.message);
     json.member("remedy", finding.remedy);

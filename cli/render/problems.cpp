@@ -51,7 +51,7 @@ void append_problem(std::string& out, const Problem& problem) {
   if (!place.source.empty()) {
     out += concat("  --> ", printable(place.source));
     if (place.line > 0) out += concat(":", place.line, ":", place.column);
-    if (!error.pointer.empty()) out += concat("   ", printable(error.pointer));
+    if (!error.pointer.empty()) out += concat("   ", printable(shortened(error.pointer, 200)));
     out += "\n";
     if (place.line > 0) {
       const Excerpt excerpt = excerpt_of(place);
@@ -73,6 +73,8 @@ std::string render_problems(std::span<const Problem> problems) {
     if (i > 0) out += "\n";
     append_problem(out, problems[i]);
   }
+  if (problems.size() >= kMaxProblems)
+    out += concat("\nonly the first ", kMaxProblems, " mistakes of an input are shown\n");
   return out;
 }
 

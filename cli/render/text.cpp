@@ -7,16 +7,6 @@
 
 namespace moeplan {
 
-std::string grouped(i64 number) {
-  std::string digits = std::to_string(number < 0 ? -number : number);
-  for (std::size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, ",");
-  }
-  if (number < 0) digits.insert(0, 1, '-');
-  return digits;
-}
-
 std::string mebibytes(i64 bytes) {
   constexpr i64 kMebibyte = i64{1} << 20;
   const i64 magnitude = bytes < 0 ? -bytes : bytes;
@@ -35,6 +25,16 @@ i64 display_width(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
+namespace {
+
+// U+202A..202E and U+2066..2069 reorder what follows them on a terminal.
+bool is_bidi_control(std::string_view character) {
+  return (character >= "\xE2\x80\xAA" && character <= "\xE2\x80\xAE") ||
+         (character >= "\xE2\x81\xA6" && character <= "\xE2\x81\xA9");
+}
+
+}  // namespace
+
 std::string printable(std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out;
@@ -43,7 +43,7 @@ std::string printable(std::string_view text) {
     const std::size_t length = utf8_length(text.substr(i));
     const bool is_control = byte < 0x20 || byte == 0x7F ||
                             (length == 2 && byte == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
-    if (length == 0 || is_control) {
+    if (length == 0 || is_control || is_bidi_control(text.substr(i, length))) {
       out += "\\x";
       out += kHex[byte >> 4];
       out += kHex[byte & 15];

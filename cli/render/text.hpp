@@ -8,9 +8,6 @@
 
 namespace moeplan {
 
-// "1,234,567"
-std::string grouped(i64 number);
-
 // Bytes in MiB with two decimals, rounded half up: "1,054.16".
 std::string mebibytes(i64 bytes);
 

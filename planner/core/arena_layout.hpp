@@ -56,7 +56,6 @@ struct TensorSpec {
   DType dtype;
   Region region;
   Bound bound;
-  bool grows_with_tokens;  // false: a floor under any plan of fewer tokens
   Shape shape;
   i64 offset;  // bytes from the start of the arena
   i64 bytes;   // exact, not rounded
@@ -86,7 +85,6 @@ struct TensorRule {
   ElementType type;
   Shape (*shape)(const Sizes&);
   std::string_view formula;
-  bool grows_with_tokens = false;
   Bound (*bound)(const Sizes&) = nullptr;
 };
 
@@ -126,8 +124,7 @@ void place(ArenaLayout& arena, const TensorRule<Sizes>& rule, const Sizes& sizes
   arena.end = offset + bytes;
   if (!arena.keeps_tensors) return;
   arena.tensors.emplace_back(rule.name, rule.formula, dtype, region,
-                             rule.bound ? rule.bound(sizes) : Bound::none, rule.grows_with_tokens, shape,
-                             offset, bytes);
+                             rule.bound ? rule.bound(sizes) : Bound::none, shape, offset, bytes);
 }
 
 }  // namespace moeplan

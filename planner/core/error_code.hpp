@@ -8,7 +8,8 @@ namespace moeplan {
 // X(word, what it means). Words are never renamed.
 #define MOEPLAN_ERROR_CODES(X)                                                               \
   /* reading */                                                                              \
-  X(unreadable, "a file cannot be opened, read or written")                                  \
+  X(unreadable, "a file cannot be opened or read")                                           \
+  X(unwritable, "an answer cannot be written")                                               \
   X(too_large, "an input is longer than its limit")                                          \
   X(invalid_json, "the text is not JSON (RFC 8259)")                                         \
   X(too_deep, "JSON nested deeper than 64 levels")                                           \

@@ -1,11 +1,12 @@
 // Report: what every command answers. A format renders any Report; a command needs no renderer of its own.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "planner/core/check.hpp"
 #include "planner/core/integer.hpp"
 
 namespace moeplan {
@@ -44,6 +45,14 @@ struct Table {
   std::vector<Row> rows;     // in the order programs see
   std::vector<Row> footers;  // for people: sums, padding
   int people_sort_by = -1;   // column by which people see the rows, largest first
+
+  // Index of the column with that key.
+  std::size_t column(std::string_view column_key) const {
+    std::size_t index = 0;
+    while (index < columns.size() && columns[index].key != column_key) ++index;
+    MOEPLAN_CHECK(index < columns.size(), "a table without that column");
+    return index;
+  }
 };
 
 // A named value outside any table.
@@ -53,11 +62,12 @@ struct Fact {
 };
 
 struct Finding {
-  std::string rule;
-  std::string level;  // note, warning or error
-  std::string pointer;
+  std::string rule;     // a stable word
+  std::string level;    // note, warning or error
+  std::string pointer;  // into the config
   std::string message;
   std::string remedy;
+  i64 bytes = 0;  // what it costs a rank; 0 where it costs no memory
 };
 
 struct Report {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <concepts>
-#include <span>
 #include <string>
 #include <string_view>
+
+#include "planner/core/integer.hpp"
 
 namespace moeplan {
 
@@ -23,6 +24,24 @@ std::string concat(const Parts&... parts) {
   std::string out;
   (append_text(out, parts), ...);
   return out;
+}
+
+// "1,234,567"
+inline std::string grouped(i64 number) {
+  std::string digits = std::to_string(number < 0 ? -number : number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  if (number < 0) digits.insert(0, 1, '-');
+  return digits;
+}
+
+// At most `limit` bytes of `text`, cut between characters and marked when cut.
+inline std::string shortened(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return std::string(text);
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
+  return concat(text.substr(0, limit), "…");
 }
 
 // "a, b, c" with `last` before the last item when given: join(names, ", ", " or ").

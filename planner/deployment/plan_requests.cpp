@@ -2,6 +2,7 @@
 
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3.hpp"
+#include "planner/deployment/indexer_requests.hpp"
 
 namespace moeplan {
 namespace {
@@ -37,7 +38,8 @@ bool is_trellis(SourceFormat source) {
 
 std::string DeploymentRequest::config_pointer(std::string_view request_pointer) const {
   if (stated_index >= 0) return concat("/plans/", stated_index, request_pointer);
-  return exl3_config_pointer(request.id, request_pointer);
+  return is_moe(request.kind) ? exl3_config_pointer(request.id, request_pointer)
+                              : indexer_config_pointer(request_pointer);
 }
 
 Result<std::vector<DeploymentRequest>> plan_requests(const Deployment& deployment) {
@@ -53,6 +55,9 @@ Result<std::vector<DeploymentRequest>> plan_requests(const Deployment& deploymen
     auto made = exl3_requests(deployment);
     if (!made) return made.error();
     for (PlanRequest& request : *made) requests.push_back({std::move(request), -1});
+    auto indexer = indexer_requests(deployment);
+    if (!indexer) return indexer.error();
+    for (PlanRequest& request : *indexer) requests.push_back({std::move(request), -1});
   }
   for (std::size_t i = 0; i < deployment.plans.size(); ++i) {
     requests.push_back({deployment.plans[i], static_cast<int>(i)});

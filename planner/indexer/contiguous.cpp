@@ -22,14 +22,14 @@ using S = const ContiguousSizes&;
 constexpr i64 kDescriptorWords = 16;  // a TMA descriptor: 128 bytes
 
 constexpr Tensor always(std::string_view name, ElementType type, Shape (*shape_of)(S),
-                        std::string_view formula, bool grows) {
-  return {{name, type, shape_of, formula, grows}, kContiguousRoute};
+                        std::string_view formula) {
+  return {{name, type, shape_of, formula}, kContiguousRoute};
 }
 
 // On CUDA the binding writes the address of a descriptor it encoded on the device.
 constexpr Tensor descriptor_pointer(std::string_view name) {
   Tensor tensor = always(
-      name, ElementType::int64, [](S) { return shape(1); }, "1", false);
+      name, ElementType::int64, [](S) { return shape(1); }, "1");
   tensor.fill = [](S s) { return Fill{s.on_cuda ? FillKind::none : FillKind::own_address, 0}; };
   return tensor;
 }
@@ -43,27 +43,25 @@ constexpr Shape descriptor_shape(S) { return shape(kDescriptorWords); }
 // In arena order.
 constexpr Tensor kTensors[] = {
     always(
-        "k_quant", ElementType::cache, [](S s) { return shape(s.keys, kKeyElements); }, "up(keys,64)*128",
-        false),
+        "k_quant", ElementType::cache, [](S s) { return shape(s.keys, kKeyElements); }, "up(keys,64)*128"),
     always(
-        "k_scale", ElementType::uint8, [](S s) { return shape(s.keys, kKeyScaleBytes); }, "up(keys,64)*4",
-        false),
+        "k_scale", ElementType::uint8, [](S s) { return shape(s.keys, kKeyScaleBytes); }, "up(keys,64)*4"),
     always(
-        "dummy_logits", ElementType::float32, [](S) { return shape(1, 1); }, "1", false),
+        "dummy_logits", ElementType::float32, [](S) { return shape(1, 1); }, "1"),
     always(
         "tile_logits", ElementType::float32,
         [](S s) { return shape(tile_logits_elements(s.rows, s.chunk_keys)); },
-        "up(R,32)*256*min(supertile tiles, key tiles)", true),
-    always("lengths", ElementType::int32, rows_shape, "R", true),
-    always("topk_values", ElementType::float32, selected_shape, "R*K", true),
-    always("topk_indices", ElementType::int32, selected_shape, "R*K", true),
-    always("candidate_values", ElementType::float32, carried_shape, "2*R*K", true),
-    always("candidate_indices", ElementType::int32, carried_shape, "2*R*K", true),
-    always("metadata_k_start", ElementType::int32, rows_shape, "R", true),
-    always("metadata_k_end", ElementType::int32, rows_shape, "R", true),
-    always("k_tma_desc", ElementType::uint64, descriptor_shape, "16", false),
+        "up(R,32)*256*min(supertile tiles, key tiles)"),
+    always("lengths", ElementType::int32, rows_shape, "R"),
+    always("topk_values", ElementType::float32, selected_shape, "R*K"),
+    always("topk_indices", ElementType::int32, selected_shape, "R*K"),
+    always("candidate_values", ElementType::float32, carried_shape, "2*R*K"),
+    always("candidate_indices", ElementType::int32, carried_shape, "2*R*K"),
+    always("metadata_k_start", ElementType::int32, rows_shape, "R"),
+    always("metadata_k_end", ElementType::int32, rows_shape, "R"),
+    always("k_tma_desc", ElementType::uint64, descriptor_shape, "16"),
     descriptor_pointer("k_tma_desc_ptrs"),
-    always("k_tma_prefill_desc", ElementType::uint64, descriptor_shape, "16", false),
+    always("k_tma_prefill_desc", ElementType::uint64, descriptor_shape, "16"),
     descriptor_pointer("k_tma_prefill_desc_ptrs"),
 };
 

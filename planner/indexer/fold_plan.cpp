@@ -47,7 +47,6 @@ TensorSpec outside(std::string_view name, std::string_view formula, DType dtype,
           .dtype = dtype,
           .region = Region::whole,
           .bound = Bound::none,
-          .grows_with_tokens = true,
           .shape = shape,
           .offset = kOutsideArena,
           .bytes = shape.elements() * item_bytes(dtype)};

@@ -13,26 +13,26 @@ constexpr Shape blocks_shape(S s) { return shape(s.heads, s.rows, msa_blocks(s.t
 constexpr Shape selected_shape(S s) { return shape(s.heads, s.rows, s.top_k); }
 
 constexpr Tensor selected(std::string_view name, ElementType type) {
-  return {{name, type, selected_shape, "H*R*K", true}, kEveryRoute};
+  return {{name, type, selected_shape, "H*R*K"}, kEveryRoute};
 }
 
 constexpr Tensor kTensors[] = {
     {{"msa_page_scores", ElementType::float32,
-      [](S s) { return shape(s.heads, s.rows, align_up(s.pages, 2)); }, "H*R*up(W,2)", true},
+      [](S s) { return shape(s.heads, s.rows, align_up(s.pages, 2)); }, "H*R*up(W,2)"},
      kEveryRoute,
      is_paged},
-    {{"msa_block_scores", ElementType::float32, blocks_shape, "H*R*ceil(T/128)", true}, kEveryRoute},
+    {{"msa_block_scores", ElementType::float32, blocks_shape, "H*R*ceil(T/128)"}, kEveryRoute},
     selected("msa_q2k_indices", ElementType::int32),
-    {{"msa_topk_score_scratch", ElementType::float32, blocks_shape, "H*R*ceil(T/128)", true}, kEveryRoute},
+    {{"msa_topk_score_scratch", ElementType::float32, blocks_shape, "H*R*ceil(T/128)"}, kEveryRoute},
     selected("msa_topk_values", ElementType::float32),
     selected("msa_topk_indices", ElementType::int64),
     selected("msa_sort_values", ElementType::int32),
     selected("msa_sort_indices", ElementType::int64),
     {{"msa_expanded_page_table", ElementType::int32, [](S s) { return shape(s.heads * s.rows, s.pages); },
-      "H*R*W", true},
+      "H*R*W"},
      kEveryRoute,
      is_paged},
-    {{"msa_expanded_seqlens", ElementType::int32, [](S s) { return shape(s.heads * s.rows); }, "H*R", true},
+    {{"msa_expanded_seqlens", ElementType::int32, [](S s) { return shape(s.heads * s.rows); }, "H*R"},
      kEveryRoute,
      is_paged},
 };

@@ -19,7 +19,6 @@ IndexerLayout one_buffer(const IndexerRequest& request, IndexerRoute route, std:
                                             .dtype = DType::uint8,
                                             .region = Region::whole,
                                             .bound = Bound::none,
-                                            .grows_with_tokens = true,
                                             .shape = shape(bytes),
                                             .offset = 0,
                                             .bytes = bytes});

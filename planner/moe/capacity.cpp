@@ -1,7 +1,5 @@
 #include "planner/moe/capacity.hpp"
 
-#include <cmath>
-
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
 
@@ -15,21 +13,20 @@ Status check_swiglu(const MoeRequest& request) {
     if (!is_gated(activation) || activation == Activation::situ)
       return Error{ErrorCode::swiglu_limit, "/capacity/swiglu_limit",
                    concat("activation ", name_of(activation), " has no swiglu limit"), "drop swiglu_limit"};
-    if (!std::isfinite(*capacity.swiglu_limit) || *capacity.swiglu_limit <= 0)
+    if (*capacity.swiglu_limit != SwigluLimit::positive)
       return Error{ErrorCode::swiglu_limit, "/capacity/swiglu_limit",
                    "swiglu_limit must be positive and finite", ""};
   }
-  const auto check_scale = [&](std::string_view field, const std::optional<double>& value,
-                               double neutral) -> Status {
-    if (!value || *value == neutral) return Ok{};
-    if (scalable && std::isfinite(*value)) return Ok{};
+  const auto check_scale = [&](std::string_view field, const std::optional<SwigluScale>& value) -> Status {
+    if (value.value_or(SwigluScale::neutral) == SwigluScale::neutral) return Ok{};
+    if (scalable && *value == SwigluScale::other_finite) return Ok{};
     return Error{ErrorCode::swiglu_scale, concat("/capacity/", field),
                  scalable ? concat(field, " must be finite")
                           : concat(field, " is configurable for swigluoai_uninterleave only"),
                  concat("drop ", field)};
   };
-  if (auto s = check_scale("swiglu_alpha", capacity.swiglu_alpha, 1.0); !s) return s;
-  return check_scale("swiglu_beta", capacity.swiglu_beta, 0.0);
+  if (auto s = check_scale("swiglu_alpha", capacity.swiglu_alpha); !s) return s;
+  return check_scale("swiglu_beta", capacity.swiglu_beta);
 }
 
 Status check_block_size(const MoeCapacity& capacity) {
@@ -37,7 +34,7 @@ Status check_block_size(const MoeCapacity& capacity) {
   return Error{
       ErrorCode::block_size, "/capacity/block_size_m",
       concat("block_size_m must be one of ", join(kBlockSizes, ", "), ", got ", *capacity.block_size_m),
-      "or leave it out for an unpinned plan"};
+      "8 suits decode plans, 64 prefill plans"};
 }
 
 }  // namespace moeplan

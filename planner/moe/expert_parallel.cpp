@@ -42,16 +42,16 @@ Result<MoeLayout> plan_expert_parallel(const MoeRequest& request) {
   if (!weight_plan) return weight_plan.error();
   if (auto s = check_expert_parallel(request); !s) return s.error();
 
-  const i64 max_tokens = max_of(request.capacity.max_tokens, 1);
-  const i64 top_k = max_of(request.capacity.top_k, 1);
+  const i64 max_tokens = request.capacity.tokens();
+  const i64 top_k = request.capacity.routes_per_token();
   const i64 global_experts = *request.capacity.global_experts;
   CoreSizes sizes{};
   sizes.tokens = max_tokens;
   sizes.hidden = weights.hidden_size;
   sizes.intermediate = weights.intermediate_size;
-  sizes.fc1_columns = weights.intermediate_size * (is_gated(weights.activation) ? 2 : 1);
+  sizes.fc1_columns = fc1_columns(weights.intermediate_size, is_gated(weights.activation));
   sizes.experts = global_experts;
-  sizes.multiprocessors = max_of(*request.device.sm_count, 1);
+  sizes.multiprocessors = request.multiprocessors();
   // The route geometry takes the bucketed capacity, the caches the exact one.
   sizes.rows = pow2_ceil(max_tokens) * top_k;
   const BlockRange range = contract.unpinned_blocks == UnpinnedBlocks::all

@@ -36,6 +36,9 @@ constexpr i64 select_block_size(i64 tokens, i64 top_k, i64 experts) {
   return kBlockSizes[select_block_index(tokens, top_k, experts)];
 }
 
+// c1: columns of the first GEMM; a gated activation has a gate and an up half.
+constexpr i64 fc1_columns(i64 intermediate, bool gated) { return intermediate * (gated ? 2 : 1); }
+
 // Rows after each expert's share is padded to whole blocks, in the worst routing.
 constexpr i64 route_slots(i64 routed_rows, i64 block_size, i64 experts) {
   return routed_rows + min_of(routed_rows, experts) * (block_size - 1);

@@ -98,39 +98,38 @@ using L = const Launch&;
 
 constexpr Rule kHead[] = {
     {"row_counts", ElementType::int32, [](L l) { return shape(l.state_experts); }, "sE"},
-    {"barrier_count", ElementType::int32, [](L l) { return shape(l.barriers); }, "bar", true},
-    {"barrier_epoch", ElementType::int32, [](L l) { return shape(l.barriers); }, "bar", true},
+    {"barrier_count", ElementType::int32, [](L l) { return shape(l.barriers); }, "bar"},
+    {"barrier_epoch", ElementType::int32, [](L l) { return shape(l.barriers); }, "bar"},
 };
 
 constexpr Rule kMicroTail[] = {
-    {"token_map", ElementType::int32, [](L l) { return shape(l.state_experts, l.state_rows); }, "sE*mr",
-     true},
-    {"token_weights", ElementType::float32, [](L l) { return shape(l.state_experts, l.state_rows); }, "sE*mr",
-     true},
+    {"token_map", ElementType::int32, [](L l) { return shape(l.state_experts, l.state_rows); }, "sE*mr"},
+    {"token_weights", ElementType::float32, [](L l) { return shape(l.state_experts, l.state_rows); },
+     "sE*mr"},
     {"packed_input", ElementType::uint8,
-     [](L l) { return shape(l.state_experts, l.state_rows, l.hidden / 2); }, "sE*mr*floor(k/2)", true},
+     [](L l) { return shape(l.state_experts, l.state_rows, l.hidden / 2); }, "sE*mr*floor(k/2)"},
     {"packed_input_scale", ElementType::uint8,
      [](L l) { return shape(l.state_experts, align_up(l.state_rows, 128), l.scale_columns); },
-     "sE*up(mr,128)*pk", true},
+     "sE*up(mr,128)*pk"},
     {"active_expert_count", ElementType::int32, [](L) { return shape(1); }, "1"},
-    {"weight_expert_ids", ElementType::int32, [](L l) { return shape(l.state_experts); }, "sE", true},
+    {"weight_expert_ids", ElementType::int32, [](L l) { return shape(l.state_experts); }, "sE"},
     {"global_to_local_expert", ElementType::int32, [](L l) { return shape(l.experts); }, "E"},
-    {"compact_topk_ids", ElementType::int32, [](L l) { return shape(l.rows); }, "rows", true},
+    {"compact_topk_ids", ElementType::int32, [](L l) { return shape(l.rows); }, "rows"},
     {"micro_intermediate", ElementType::float32, [](L l) { return shape(l.micro_floats); },
-     "X of docs/contracts.md section 9", true},
+     "X of docs/contracts.md section 9"},
 };
 
 constexpr Rule kDynamicTail[] = {
-    {"token_map", ElementType::int32, [](L l) { return shape(l.padded_rows); }, "rp", true},
-    {"token_weights", ElementType::float32, [](L l) { return shape(l.padded_rows); }, "rp", true},
+    {"token_map", ElementType::int32, [](L l) { return shape(l.padded_rows); }, "rp"},
+    {"token_weights", ElementType::float32, [](L l) { return shape(l.padded_rows); }, "rp"},
     {"route_output", ElementType::io, [](L l) { return shape(l.deterministic ? l.rows : 1, l.hidden); },
-     "(rows if deterministic else 1)*k", true},
+     "(rows if deterministic else 1)*k"},
     {"materialized_intermediate", ElementType::io, [](L l) { return shape(l.materialized_rows, l.hidden); },
-     "max(1,ceil(mb/2k))*k", true},
+     "max(1,ceil(mb/2k))*k"},
     {"packed_input", ElementType::uint8, [](L l) { return shape(1, l.padded_rows, l.packed_columns); },
-     "rp*cols", true},
+     "rp*cols"},
     {"packed_input_scale", ElementType::uint8,
-     [](L l) { return shape(align_up(l.padded_rows, 128), l.scale_columns); }, "up(rp,128)*pk", true},
+     [](L l) { return shape(align_up(l.padded_rows, 128), l.scale_columns); }, "up(rp,128)*pk"},
     {"expert_write_rows", ElementType::int32, [](L l) { return shape(l.experts); }, "E"},
     {"expert_tile_base", ElementType::int32, [](L l) { return shape(l.experts + 1); }, "E+1"},
     {"input_gs", ElementType::float32, [](L l) { return shape(l.experts); }, "E"},
@@ -140,13 +139,13 @@ constexpr Rule kDynamicTail[] = {
     {"all_work_published", ElementType::int32, [](L) { return shape(1); }, "1"},
     {"task_head", ElementType::int32, [](L) { return shape(1); }, "1"},
     {"task_tail", ElementType::int32, [](L) { return shape(1); }, "1"},
-    {"task_ready", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks", true},
-    {"task_expert", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks", true},
-    {"task_m_tile", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks", true},
-    {"task_slice_begin", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks", true},
-    {"task_slice_count", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks", true},
-    {"task_valid_rows", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks", true},
-    {"tile_write_count", ElementType::int32, [](L l) { return shape(l.tiles); }, "tiles", true},
+    {"task_ready", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks"},
+    {"task_expert", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks"},
+    {"task_m_tile", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks"},
+    {"task_slice_begin", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks"},
+    {"task_slice_count", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks"},
+    {"task_valid_rows", ElementType::int32, [](L l) { return shape(l.tasks); }, "tasks"},
+    {"tile_write_count", ElementType::int32, [](L l) { return shape(l.tiles); }, "tiles"},
 };
 
 Launch launch_of(const MoeRequest& request, i64 tokens) {
@@ -161,7 +160,7 @@ Launch launch_of(const MoeRequest& request, i64 tokens) {
   launch.intermediate = weights.intermediate_size;
   launch.padded_intermediate =
       launch.mode == QuantMode::w4a8_mx ? align_up(launch.intermediate, kTileColumns) : launch.intermediate;
-  launch.top_k = max_of(request.capacity.top_k, 1);
+  launch.top_k = request.capacity.routes_per_token();
   launch.tokens = tokens;
   launch.rows = tokens * launch.top_k;
   launch.micro_kernel_fits = tokens >= 1 && tokens <= kSmallMTokens && small_m_hidden_fits(launch.hidden) &&

@@ -8,7 +8,7 @@ PerCallBuffers size_per_call(const Contract& contract, const PerCallShape& shape
   const i64 experts = shape.route_experts.value_or(shape.experts);
   PerCallBuffers buffers{};
   buffers.routed_rows = shape.tokens * shape.top_k;
-  buffers.fc1_columns = shape.intermediate * (shape.gated ? 2 : 1);
+  buffers.fc1_columns = fc1_columns(shape.intermediate, shape.gated);
   buffers.block_size =
       shape.block_size ? *shape.block_size : select_block_size(shape.tokens, shape.top_k, experts);
   buffers.route_slots = route_slots(buffers.routed_rows, buffers.block_size, experts);

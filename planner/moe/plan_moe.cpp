@@ -23,19 +23,17 @@ using Rule = TensorRule<RouterSizes>;
 using S = const RouterSizes&;
 constexpr Rule kRouterRules[] = {
     {"router_logits", ElementType::logits, [](S s) { return shape(s.tokens, s.experts); },
-     "max_tokens*route_experts", true},
-    {"topk_logits", ElementType::float32, [](S s) { return shape(s.tokens, s.top_k); }, "max_tokens*topk",
-     true},
-    {"topk_ids", ElementType::int32, [](S s) { return shape(s.tokens, s.top_k); }, "max_tokens*topk", true},
-    {"topk_weights", ElementType::float32, [](S s) { return shape(s.tokens, s.top_k); }, "max_tokens*topk",
-     true},
+     "max_tokens*route_experts"},
+    {"topk_logits", ElementType::float32, [](S s) { return shape(s.tokens, s.top_k); }, "max_tokens*topk"},
+    {"topk_ids", ElementType::int32, [](S s) { return shape(s.tokens, s.top_k); }, "max_tokens*topk"},
+    {"topk_weights", ElementType::float32, [](S s) { return shape(s.tokens, s.top_k); }, "max_tokens*topk"},
 };
 
 void place_router(ArenaLayout& arena, const MoeRequest& request) {
   const MoeCapacity& capacity = request.capacity;
-  const RouterSizes sizes{.tokens = max_of(capacity.max_tokens, 1),
+  const RouterSizes sizes{.tokens = capacity.tokens(),
                           .experts = max_of(capacity.route_experts.value_or(request.weights.experts), 0),
-                          .top_k = max_of(capacity.top_k, 1)};
+                          .top_k = capacity.routes_per_token()};
   if (sizes.experts == 0) return;
   const DType io = request.weights.io_dtype;
   const ElementTypes types{.cache = io, .io = io, .logits = capacity.route_logits_dtype.value_or(io)};
@@ -91,7 +89,7 @@ Status check_launch(const MoeRequest& request, const WeightPlan& plan) {
   return Error{ErrorCode::launch_needs_block_size, "/capacity/block_size_m",
                "launch planning of a Trellis plan needs a pinned block size; only the size query prices an "
                "unpinned one",
-               "pin block_size_m to one of 8, 16, 32, 48, 64"};
+               concat("pin block_size_m to one of ", join(kBlockSizes, ", "))};
 }
 
 // The plan's core at each listed count: the largest count's tensors stay in `layout.arena`.

@@ -74,6 +74,10 @@ struct MoeWeights {
   std::optional<std::vector<QuantMode>> weight_quant_modes;  // default: quant_mode alone
 };
 
+// Swiglu settings never reach a size: only their kind is kept.
+enum class SwigluLimit { positive, not_positive_or_infinite };
+enum class SwigluScale { neutral, other_finite, not_finite };
+
 struct MoeCapacity {
   i64 max_tokens = 0;
   i64 top_k = 0;
@@ -82,13 +86,17 @@ struct MoeCapacity {
   std::optional<DType> route_logits_dtype;
   std::optional<i64> block_size_m;  // the pinned route block
   std::optional<bool> apply_router_weight_on_input;
-  std::optional<double> swiglu_limit;
-  std::optional<double> swiglu_alpha;
-  std::optional<double> swiglu_beta;
+  std::optional<SwigluLimit> swiglu_limit;
+  std::optional<SwigluScale> swiglu_alpha;  // neutral: 1
+  std::optional<SwigluScale> swiglu_beta;   // neutral: 0
   std::optional<bool> deterministic_output;
   std::optional<i64> global_experts;  // G: expert-parallel plans only
-  // Routed pairs up to which the micro kernels serve; the engine's own environment can move it.
+  // Routed pairs below which the micro kernels serve; the engine's own environment can move it.
   i64 micro_cutover_pairs = 64;
+
+  // With the floors every planner applies.
+  i64 tokens() const { return max_of(max_tokens, 1); }
+  i64 routes_per_token() const { return max_of(top_k, 1); }
 };
 
 enum class MoeKind { tensor_parallel, expert_parallel };
@@ -100,6 +108,8 @@ struct MoeRequest {
   MoeWeights weights;
   MoeCapacity capacity;
   Purpose purpose = Purpose::size;
+
+  i64 multiprocessors() const { return max_of(*device.sm_count, 1); }
 };
 
 }  // namespace moeplan

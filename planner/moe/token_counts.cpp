@@ -24,7 +24,7 @@ std::vector<i64> core_token_counts(const MoeCapacity& capacity, bool bucketed) {
   } else {
     add(capacity_tokens);
   }
-  const i64 cutover_tokens = capacity.micro_cutover_pairs / max_of(capacity.top_k, 1);
+  const i64 cutover_tokens = capacity.micro_cutover_pairs / capacity.routes_per_token();
   if (cutover_tokens >= 1) add(bucket(min_of(capacity_tokens, cutover_tokens)));
   return counts;
 }

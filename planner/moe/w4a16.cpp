@@ -13,13 +13,11 @@ constexpr Rule kCoreRules[] = {
     {.name = "intermediate_cache13",
      .type = ElementType::cache,
      .shape = [](Sizes s) { return shape(s.rows * max_of(s.fc1_columns, s.hidden)); },
-     .formula = "N*max(c1,k)",
-     .grows_with_tokens = true},
+     .formula = "N*max(c1,k)"},
     {.name = "intermediate_cache2",
      .type = ElementType::cache,
      .shape = [](Sizes s) { return shape(s.cache2); },
-     .formula = "N*n",
-     .grows_with_tokens = true},
+     .formula = "N*n"},
     {.name = "fc1_c_tmp",
      .type = ElementType::float32,
      .shape = [](Sizes s) { return shape(s.fc1_scratch); },
@@ -33,13 +31,11 @@ constexpr Rule kCoreRules[] = {
     {.name = "packed_route_indices",
      .type = ElementType::int32,
      .shape = [](Sizes s) { return shape(s.slots); },
-     .formula = "slots = N+min(N,R)*(b-1)",
-     .grows_with_tokens = true},
+     .formula = "slots = N+min(N,R)*(b-1)"},
     {.name = "block_expert_ids",
      .type = ElementType::int32,
      .shape = [](Sizes s) { return shape(s.blocks); },
-     .formula = "ceil(slots/b)",
-     .grows_with_tokens = true},
+     .formula = "ceil(slots/b)"},
     {.name = "packed_route_count",
      .type = ElementType::int32,
      .shape = [](Sizes) { return shape(1); },
@@ -55,18 +51,15 @@ constexpr Rule kCoreRules[] = {
     {.name = "full_rotation_output",
      .type = ElementType::float32,
      .shape = [](Sizes s) { return shape(s.tokens, s.hidden); },
-     .formula = "tokens*k",
-     .grows_with_tokens = true},
+     .formula = "tokens*k"},
     {.name = "rotation_a_gate",
      .type = ElementType::float16,
      .shape = [](Sizes s) { return shape(s.rows, s.hidden); },
-     .formula = "N*k",
-     .grows_with_tokens = true},
+     .formula = "N*k"},
     {.name = "rotation_a_up",
      .type = ElementType::float16,
      .shape = [](Sizes s) { return shape(s.rows, s.hidden); },
-     .formula = "N*k",
-     .grows_with_tokens = true},
+     .formula = "N*k"},
     {.name = "kernel_workspace",
      .type = ElementType::int32,
      .shape = [](Sizes s) { return shape(4 * s.multiprocessors + 2); },
@@ -183,11 +176,11 @@ W4a16Plan prepare_w4a16(const MoeRequest& request, const WeightPlan& weights, st
 
   W4a16Plan plan{.request = &request,
                  .weights = weights,
-                 .top_k = max_of(capacity.top_k, 1),
+                 .top_k = capacity.routes_per_token(),
                  .experts = route_experts(
                      weights.trellis ? contract.trellis_route_experts : contract.other_route_experts,
                      weights_experts, router_experts),
-                 .multiprocessors = max_of(*request.device.sm_count, 1),
+                 .multiprocessors = request.multiprocessors(),
                  .block_size = capacity.block_size_m};
   // The public query resolves an unpinned Trellis plan with the router's expert count, not with R.
   if (!plan.block_size && weights.trellis && contract.trellis_unpinned_is_one)
@@ -203,7 +196,7 @@ CoreSizes place_w4a16_core(ArenaLayout& arena, const W4a16Plan& plan, i64 tokens
   sizes.tokens = max_of(sizes.rows / plan.top_k, 1);
   sizes.hidden = weights.hidden_size;
   sizes.intermediate = weights.intermediate_size;
-  sizes.fc1_columns = weights.intermediate_size * (is_gated(weights.activation) ? 2 : 1);
+  sizes.fc1_columns = fc1_columns(weights.intermediate_size, is_gated(weights.activation));
   sizes.experts = plan.experts;
   sizes.multiprocessors = plan.multiprocessors;
   sizes.cache2 = sizes.rows * sizes.intermediate;

@@ -13,6 +13,8 @@
 
 #include "cli/io/json_document.hpp"
 #include "cli/io/request_fields.hpp"
+#include "planner/indexer/fold.hpp"
+#include "planner/indexer/plan_indexer.hpp"
 #include "planner/moe/plan_moe.hpp"
 
 namespace {
@@ -107,6 +109,47 @@ void bench_plans(const std::vector<std::string>& requests) {
   report("library call", median(rates), "plans/s", 2'000'000, true);
 }
 
+void bench_indexer() {
+  std::vector<IndexerRequest> plans;
+  std::ifstream file(std::string(MOEPLAN_SOURCE_DIR) + "/tests/golden/indexer.jsonl");
+  JsonDocument document;
+  for (std::string line; std::getline(file, line);) {
+    if (!document.parse(line, "bench")) continue;
+    std::vector<Problem> problems;
+    const PlanRequest request = read_request({.document = document, .problems = problems},
+                                             *document.find(document.root(), "request"), {});
+    if (problems.empty() && request.kind == RequestKind::indexer_paged && plan_indexer_paged(request.indexer))
+      plans.push_back(request.indexer);
+  }
+  std::vector<double> rates;
+  i64 checksum = 0;
+  for (int repeat = 0; repeat < 11; ++repeat) {
+    const auto start = Clock::now();
+    constexpr int kRounds = 3000;
+    for (int round = 0; round < kRounds; ++round) {
+      for (const IndexerRequest& request : plans) checksum += plan_indexer_paged(request)->total_bytes;
+    }
+    rates.push_back(kRounds * static_cast<double>(plans.size()) / seconds_since(start));
+  }
+  std::printf("(checksum %lld over %zu indexer plans)\n", checksum, plans.size());
+  report("indexer library call", median(rates), "plans/s", 500'000, true);
+
+  std::vector<double> milliseconds;
+  for (int repeat = 0; repeat < 101; ++repeat) {
+    const auto start = Clock::now();
+    const FoldPeak peak = worst_fold_slab({.max_rows = 48,
+                                           .top_k = 2048,
+                                           .page_size = 64,
+                                           .max_pages = (i64{1} << 20) / 64,
+                                           .chunk_pages = 512,
+                                           .output_physical_slots = false},
+                                          {.mode = FoldMode::automatic, .budget_bytes = i64{256} << 20});
+    checksum += peak.bytes;
+    milliseconds.push_back(1000 * seconds_since(start));
+  }
+  report("worst fold slab, 1M tokens of context", median(milliseconds), "ms", 5, false);
+}
+
 void bench_batch(const std::vector<std::string>& requests) {
   const auto write_lines = [&](const std::string& path, std::size_t lines) {
     std::ofstream file(path);
@@ -143,6 +186,7 @@ void bench_size() {
 int main() {
   const auto requests = recorded_requests();
   bench_plans(requests);
+  bench_indexer();
   bench_batch(requests);
   bench_size();
   return missed == 0 ? 0 : 1;

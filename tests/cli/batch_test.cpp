@@ -38,6 +38,7 @@ TEST_CASE("batch answers in order, goes on after a bad line and names the line")
   CHECK(lines[1]["error"]["code"] == "invalid_json");
   CHECK(lines[2]["id"] == "b");
   CHECK(lines[3]["id"] == "c");
+  CHECK(lines[3]["error"]["code"] == "missing_field");
   CHECK(lines[3]["error"]["pointer"] == "/kind");
   CHECK(lines[4]["error"]["code"] == "wrong_type");
 }
@@ -97,7 +98,8 @@ TEST_CASE("batch reads only as much as it needs: 20,000 lines in constant memory
   const std::string line = request("n") + "\n";
   for (int i = 0; i < 20'000; ++i) input += line;
   // 40 MiB of address space hold the program, not the answers.
-  const Output run = run_moeplan("version >/dev/null; ulimit -v 40960; '" MOEPLAN_BINARY "' batch", input);
+  const Output run =
+      run_moeplan("version >/dev/null && ulimit -v 40960 && '" MOEPLAN_BINARY "' batch", input);
   CHECK(run.exit_code == 0);
   CHECK(std::count(run.out.begin(), run.out.end(), '\n') == 20'000);
 }

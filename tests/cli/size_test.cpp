@@ -250,6 +250,7 @@ TEST_CASE("variables are read only where the command line allows them") {
   setenv("MOEPLAN_TEST_TOKENS", "4096", 1);
   const Json set = size_json("-c - --allow-env MOEPLAN_TEST_TOKENS", config.dump());
   CHECK(set["arenas"][1]["max_tokens"] == 4096);
+  refuse(config);  // the default is no way around the permission
   config["deployment"]["max_num_batched_tokens"] = "${MOEPLAN_TEST_TOKENS}";
   const Output run = refuse(config);
   CHECK(contains(run.err, "allow it with --allow-env MOEPLAN_TEST_TOKENS"));
@@ -322,12 +323,71 @@ TEST_CASE("the command line is checked with code 2") {
 }
 
 TEST_CASE("option --set is refused where it leads nowhere") {
-  for (const char* set : {"nothing", "deployment=1", "/name/inner=1", "/plans/7=1"}) {
+  CHECK(run_moeplan("size -c configs/glm52.json --set nothing").exit_code == 2);
+  CHECK(run_moeplan("size -c configs/glm52.json --set deployment=1").exit_code == 2);
+  for (const char* set : {"/name/inner=1", "/plans/7=1", "'/x-a~2=1'", "'/parallel={\"tp\":4,\"tp\":2}'"}) {
     const Output run = run_moeplan(std::string("size -c configs/glm52.json --set ") + set);
     INFO(set << run.err);
     CHECK(run.exit_code == 3);
     CHECK(run.out.empty());
   }
+}
+
+TEST_CASE("a null contract is a missing one") {
+  const Output run = run_moeplan("size -c configs/glm52.json --set /contract=null");
+  CHECK(run.exit_code == 3);
+  CHECK(contains(run.err, "error[missing_field]: contract is missing"));
+  CHECK(run_moeplan("size -c configs/glm52.json --contract nope").exit_code == 2);
+  CHECK(run_moeplan("size -c configs/glm52.json --contract ''").exit_code == 2);
+}
+
+TEST_CASE("what stands behind a NUL byte is not ignored") {
+  const std::string text = read_source("configs/glm52.json");
+  const Output run = run_moeplan("size -c -", text + std::string("\0 more", 6));
+  CHECK(run.exit_code == 3);
+  CHECK(contains(run.err, "the text goes on behind a NUL byte"));
+}
+
+TEST_CASE("the verdict names the contracts of the plans, and their sum may not overflow") {
+  Json plan = {{"kind", "moe_tp"},
+               {"contract", "b12x-36bce2c"},
+               {"weights",
+                {{"quant_mode", "w4a16"},
+                 {"source_format", "compressed_tensors"},
+                 {"activation", "silu"},
+                 {"io_dtype", "bfloat16"},
+                 {"experts", 65536},
+                 {"hidden_size", 1 << 20},
+                 {"intermediate_size", 1 << 20}}},
+               {"capacity", {{"max_tokens", 1 << 24}, {"top_k", 4096}}}};
+  Json config = {{"schema_version", 1},
+                 {"contract", "sparkinfer-c2f135c"},
+                 {"device", {{"sm_count", 4096}}},
+                 {"plans", {plan}}};
+  CHECK(contains(run_moeplan("size -q -c -", config.dump()).out, "contract b12x-36bce2c"));
+  for (int i = 0; i < 30; ++i) config["plans"].push_back(plan);
+  const Output run = run_moeplan("size -q -c -", config.dump());
+  CHECK(run.exit_code == 3);
+  CHECK(contains(run.err, "error[out_of_range]: these plans together pass"));
+}
+
+TEST_CASE("a compute capability that nothing compares with is refused") {
+  for (const char* text : {"sm_121", "12.1 ", "121", ""}) {
+    Json config = glm52();
+    config["device"]["compute_capability"] = text;
+    CHECK(contains(refuse(config).err, "error[invalid_value]: compute_capability cannot be"));
+  }
+}
+
+TEST_CASE("a failed check exits with the code of a bug") {
+  CHECK(run_moeplan("batch </dev/zero >/dev/null & pid=$!; sleep 0.2; kill -ABRT $pid; wait $pid; echo $?")
+            .out == "70\n");
+}
+
+TEST_CASE("help explains every error word") {
+  CHECK(contains(run_moeplan("help unknown_key").out, "a key that its object does not have"));
+  CHECK(contains(run_moeplan("help errors").out, "misaligned_shape"));
+  CHECK(run_moeplan("help unknown_kye").exit_code == 2);
 }
 
 TEST_CASE("a full disk is noticed") {

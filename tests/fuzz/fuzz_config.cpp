@@ -1,29 +1,32 @@
-// Any text as a config: it is read or refused with a place, never more.
+// Any text as a config: it is planned and reported, or refused with a message, never more.
 #include <cstdint>
 #include <string>
 
+#include "cli/commands/explain_indexer.hpp"
 #include "cli/commands/size.hpp"
-#include "cli/io/config.hpp"
 #include "cli/render/render.hpp"
 #include "planner/core/check.hpp"
-#include "planner/moe/plan_moe.hpp"
 
 using namespace moeplan;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const ConfigOverrides overrides{.sets = {"/deployment/max_num_batched_tokens=4096"}};
-  const auto config = parse_config("fuzz", std::string(reinterpret_cast<const char*>(data), size), overrides);
-  for (const Problem& problem : config->problems)
+  const auto planned =
+      plan_config(parse_config("fuzz", std::string(reinterpret_cast<const char*>(data), size), overrides));
+  for (const Problem& problem : planned.config->problems)
     MOEPLAN_CHECK(!problem.error.message.empty(), "an error without a message");
-  if (!config->problems.empty()) {
-    MOEPLAN_CHECK(!render_problems(config->problems).empty(), "problems render to nothing");
+  if (!planned.ok()) {
+    MOEPLAN_CHECK(!render_problems(planned.config->problems).empty(), "problems render to nothing");
     return 0;
   }
-  const auto requests = plan_requests(config->deployment);
-  if (!requests) return 0;
-  for (const DeploymentRequest& entry : *requests) {
-    const auto layout = plan_moe(entry.request.moe);
-    if (layout) MOEPLAN_CHECK(layout->total_bytes >= layout->arena.end, "an arena smaller than its tensors");
+  for (const PlannedRequest& plan : planned.plans) {
+    const ArenaLayout& arena = plan.moe() ? plan.moe()->arena : plan.indexer()->arena;
+    const i64 total = plan.moe() ? plan.moe()->total_bytes : plan.indexer()->total_bytes;
+    MOEPLAN_CHECK(total >= arena.end, "an arena smaller than its tensors");
   }
+  const Report reports[] = {size_report(planned), explain_indexer_report(planned, true)};
+  for (const Format& format : formats())
+    MOEPLAN_CHECK(!format.render(std::span<const Report>(reports), {}, {}).empty(),
+                  "a report renders to nothing");
   return 0;
 }

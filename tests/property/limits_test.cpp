@@ -56,7 +56,7 @@ TEST_CASE("the largest accepted inputs stay within 62 bits and equal a 128-bit r
   }
 }
 
-TEST_CASE("no mode overflows at the largest accepted inputs") {
+TEST_CASE("offsets stay ordered in every mode at the largest accepted inputs") {
   const std::pair<QuantMode, SourceFormat> modes[] = {{QuantMode::nvfp4, SourceFormat::modelopt_nvfp4},
                                                       {QuantMode::w4a8_nvfp4, SourceFormat::modelopt_nvfp4},
                                                       {QuantMode::w4a8_mx, SourceFormat::fp4_e8m0_k32}};

@@ -1,0 +1,99 @@
+#include "cli/commands/planned_config.hpp"
+
+#include <algorithm>
+
+#include "cli/log.hpp"
+#include "planner/core/text.hpp"
+
+namespace moeplan {
+namespace {
+
+void plan_all(PlannedConfig& planned) {
+  Config& config = *planned.config;
+  auto requests = plan_requests(config.deployment);
+  if (!requests) return config.add(requests.error());
+  for (DeploymentRequest& origin : *requests) {
+    auto layout = plan(origin.request);
+    if (layout) {
+      planned.plans.push_back({std::move(origin), std::move(*layout)});
+      continue;
+    }
+    Error error = layout.error();
+    error.message = concat("plan \"", origin.request.id, "\": ", error.message);
+    error.pointer = origin.config_pointer(error.pointer);
+    config.add(std::move(error));
+  }
+}
+
+// One plan stays within 62 bits, any number of them need not.
+void check_total(PlannedConfig& planned) {
+  constexpr i64 kMost = i64{1} << 62;
+  i64 total = 0;
+  for (const PlannedRequest& plan : planned.plans) {
+    total += plan.moe() ? plan.moe()->total_bytes : plan.indexer()->total_bytes;
+    if (total <= kMost) continue;
+    return planned.config->add(Error{ErrorCode::out_of_range, "/plans",
+                                     concat("these plans together pass ", kMost, " bytes"),
+                                     "split the config"});
+  }
+}
+
+void find_late_allocations(PlannedConfig& planned) {
+  for (const PlannedRequest& plan : planned.plans) {
+    const IndexerLayout* layout = plan.indexer();
+    if (!layout || plan.origin.request.kind != RequestKind::indexer_paged) continue;
+    const auto late = late_allocation(plan.origin.request, *layout);
+    if (late) {
+      planned.indexer_plans.push_back({&plan.origin.request, layout, *late});
+      continue;
+    }
+    Error error = late.error();
+    error.pointer = plan.origin.config_pointer(error.pointer);
+    planned.config->add(std::move(error));
+  }
+}
+
+}  // namespace
+
+std::string PlannedConfig::contract_names() const {
+  std::vector<std::string_view> names;
+  for (const PlannedRequest& plan : plans) {
+    const std::string_view id = plan.moe() ? plan.moe()->contract->id : plan.indexer()->contract->id;
+    if (std::ranges::find(names, id) == names.end()) names.push_back(id);
+  }
+  return join(names, ", ");
+}
+
+PlannedConfig plan_config(std::unique_ptr<Config> config) {
+  PlannedConfig planned;
+  planned.config = std::move(config);
+  log_info(concat("read ", planned.config->name, ": ", planned.config->text.size(), " bytes"));
+  if (planned.ok()) plan_all(planned);
+  if (planned.ok()) check_total(planned);
+  if (planned.ok()) find_late_allocations(planned);
+  log_info(concat("planned ", planned.plans.size(), " arenas"));
+  return planned;
+}
+
+std::string subject_of(const Deployment& d) {
+  std::vector<std::string> parts;
+  if (d.model && d.model->name) parts.push_back(*d.model->name);
+  if (d.quant)
+    parts.push_back(concat(name_of(d.quant->source_format),
+                           d.quant->bits ? concat(" ", *d.quant->bits, " bpw") : std::string()));
+  if (d.parallel) parts.push_back(concat("TP", d.parallel->tp));
+  if (d.model && d.parallel && d.model->hidden_size && d.model->moe_intermediate_size)
+    parts.push_back(concat("k=", *d.model->hidden_size,
+                           " n=", *d.model->moe_intermediate_size / d.parallel->tp,
+                           "/rank E=", d.model->n_routed_experts.value_or(0),
+                           " topk=", d.model->num_experts_per_tok.value_or(0)));
+  if (d.device) {
+    std::string device = concat(d.device->name.value_or("device"), ", ", d.device->sm_count, " SMs");
+    if (d.device->compute_capability)
+      device += concat(", compute capability ", *d.device->compute_capability);
+    parts.push_back(std::move(device));
+  }
+  return join(parts, " · ");
+}
+
+}  // namespace moeplan

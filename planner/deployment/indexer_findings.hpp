@@ -1,0 +1,26 @@
+// What an operator should know of a deployment's indexer: reserve that is never used, memory that comes late,
+// and variables that do not do what they seem to.
+#pragma once
+
+#include <vector>
+
+#include "planner/core/report.hpp"
+#include "planner/deployment/deployment.hpp"
+#include "planner/deployment/indexer_requests.hpp"
+
+namespace moeplan {
+
+// A planned paged arena of the deployment.
+struct IndexerPlan {
+  const PlanRequest* request;
+  const IndexerLayout* layout;
+  LateAllocation late;
+};
+
+// Bytes of the arena that calls on its route never touch.
+i64 untouched_bytes(const IndexerLayout& layout);
+
+// One rule each of indexer_findings.cpp, in the order of its table. Pointers lead into the config.
+std::vector<Finding> indexer_findings(const Deployment& deployment, const std::vector<IndexerPlan>& plans);
+
+}  // namespace moeplan
