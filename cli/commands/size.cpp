@@ -113,8 +113,8 @@ Table arena_table(std::span<const SizedPlan> plans) {
 std::string subject_of(const Deployment& d) {
   std::vector<std::string> parts;
   if (d.model && d.model->name) parts.push_back(*d.model->name);
-  if (d.quant) {
-    parts.push_back(concat(name_of(d.quant->source_format),
+  if (d.quant && d.quant->source_format) {
+    parts.push_back(concat(name_of(*d.quant->source_format),
                            d.quant->bits ? concat(" ", *d.quant->bits, " bpw") : std::string()));
   }
   if (d.parallel) parts.push_back(concat("TP", d.parallel->tp));
