@@ -28,6 +28,7 @@ std::vector<std::string> format_names() {
 
 struct CommandLine {
   SizeOptions size;
+  CapacityOptions capacity;
   BatchOptions batch;
   std::string format = "table";
   int verbosity = 0;
@@ -38,40 +39,57 @@ void add_verbosity(CLI::App& command, CommandLine& line) {
   command.add_flag("-v", line.verbosity, "Say on stderr what is done; -vv for details");
 }
 
+// What every command over deployment configs takes.
+template <class Options>
+void add_deployment_options(CLI::App& command, CommandLine& line, Options& options) {
+  command
+      .add_option("-c,--config", options.configs,
+                  "Deployment config; - is standard input; repeat for several")
+      ->required()
+      ->take_all()
+      ->type_name("FILE");
+  command.add_option("--set", options.overrides.sets, "Override one field: /json/pointer=value; repeatable")
+      ->take_all()
+      ->type_name("PTR=VALUE");
+  command
+      .add_option("--contract", options.overrides.contract,
+                  "Plan under this contract instead of the config's")
+      ->type_name("ID");
+  command
+      .add_option("--allow-env", options.overrides.environment,
+                  "Let ${NAME} in the config read the environment")
+      ->take_all()
+      ->type_name("NAME");
+  command.add_option("--format", line.format, "How to print the answer")
+      ->check(CLI::IsMember(format_names()))
+      ->capture_default_str();
+  command
+      .add_option("--width", options.report.render.width, "Columns to print in (default: COLUMNS, else 100)")
+      ->check(CLI::Range(20, 10'000));
+  command.add_flag("--ascii", options.report.render.ascii, "No glyphs beyond ASCII");
+  command.add_flag("-q,--quiet", options.report.render.quiet, "The verdict line alone");
+  add_verbosity(command, line);
+}
+
 void add_size(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("size", "How many bytes does each rank reserve, tensor by tensor?");
   command->footer(
       "Examples:\n  moeplan size --config configs/glm52.json\n"
       "  moeplan size -c glm52.json --set /deployment/max_num_batched_tokens=8192 --format json");
-  command
-      ->add_option("-c,--config", line.size.configs,
-                   "Deployment config; - is standard input; repeat for several")
-      ->required()
-      ->take_all()
-      ->type_name("FILE");
-  command
-      ->add_option("--set", line.size.overrides.sets, "Override one field: /json/pointer=value; repeatable")
-      ->take_all()
-      ->type_name("PTR=VALUE");
-  command
-      ->add_option("--contract", line.size.overrides.contract,
-                   "Plan under this contract instead of the config's")
-      ->type_name("ID");
-  command
-      ->add_option("--allow-env", line.size.overrides.environment,
-                   "Let ${NAME} in the config read the environment")
-      ->take_all()
-      ->type_name("NAME");
-  command->add_option("--format", line.format, "How to print the answer")
-      ->check(CLI::IsMember(format_names()))
-      ->capture_default_str();
-  command
-      ->add_option("--width", line.size.report.render.width,
-                   "Columns to print in (default: COLUMNS, else 100)")
-      ->check(CLI::Range(20, 10'000));
-  command->add_flag("--ascii", line.size.report.render.ascii, "No glyphs beyond ASCII");
-  command->add_flag("-q,--quiet", line.size.report.render.quiet, "The verdict line alone");
-  add_verbosity(*command, line);
+  add_deployment_options(*command, line, line.size);
+}
+
+void add_capacity(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand(
+      "capacity", "Does it fit, how many KV tokens are left, what is the largest setting that fits?");
+  command->footer(
+      "Examples:\n  moeplan capacity --config configs/glm52.json\n"
+      "  moeplan capacity -c glm52.json --set '/measured/available_kv=9.15 GiB'\n"
+      "Exits 1 when the deployment does not fit; an undecided answer exits 0.");
+  add_deployment_options(*command, line, line.capacity);
+  command->add_flag("--probe", line.capacity.probe, "Compare with the free memory of this machine's GPUs");
+  command->add_flag("--buffers", line.capacity.list_buffers,
+                    "List buffers outside the arenas and the runtimes' cache keys");
 }
 
 void add_batch(CLI::App& app, CommandLine& line) {
@@ -83,12 +101,13 @@ void add_batch(CLI::App& app, CommandLine& line) {
 
 int run(int argc, char** argv) {
   CommandLine line;
-  line.size.report.render.width = terminal_width();
+  line.size.report.render.width = line.capacity.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
   app.footer("Exit codes: 0 answered, 1 answered no, 2 usage, 3 bad input, 4 no device, 5 refused, 70 bug.");
   app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
   add_verbosity(app, line);
   add_size(app, line);
+  add_capacity(app, line);
   add_batch(app, line);
   CLI::App* schema = app.add_subcommand("schema", "Print the JSON Schema of a config");
   CLI::App* version = app.add_subcommand("version", "Print the version; with -v what the build is made of");
@@ -106,7 +125,7 @@ int run(int argc, char** argv) {
   }
   set_verbosity(line.verbosity);
   for (const Format& format : formats()) {
-    if (format.name == line.format) line.size.report.format = &format;
+    if (format.name == line.format) line.size.report.format = line.capacity.report.format = &format;
   }
 
   ExitCode code = ExitCode::usage;
@@ -114,6 +133,8 @@ int run(int argc, char** argv) {
     code = run_version(line.verbosity > 0);
   else if (app.got_subcommand("size"))
     code = run_size(line.size);
+  else if (app.got_subcommand("capacity"))
+    code = run_capacity(line.capacity);
   else if (app.got_subcommand("batch"))
     code = run_batch(line.batch);
   else if (schema->parsed())

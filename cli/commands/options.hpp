@@ -27,6 +27,15 @@ struct BatchOptions {
   bool fail_on_error = false;
 };
 
+struct CapacityOptions {
+  std::vector<std::string> configs;  // at least one; "-" is standard input
+  ConfigOverrides overrides;
+  bool probe = false;         // compare with this machine's GPUs
+  bool list_buffers = false;  // parity staging, mixed-bitrate buffers and runtime keys in full
+  ReportOptions report;
+};
+
+ExitCode run_capacity(const CapacityOptions& options);
 ExitCode run_size(const SizeOptions& options);
 ExitCode run_batch(const BatchOptions& options);
 ExitCode run_schema();
