@@ -126,8 +126,12 @@ std::vector<LargestSetting> utilizations(const Deployment& d, const MemoryBudget
     if (most.hi) row.possible = std::clamp(ppm_of(max_of(*most.hi, 0), total->lo, false), i64{0}, kMillion);
     rows.push_back(std::move(row));
   }
-  LargestSetting least{
-      "deployment.gpu_memory_utilization at least", now, {}, {}, true, "one request has to fit"};
+  LargestSetting least{"deployment.gpu_memory_utilization at least",
+                       now,
+                       {},
+                       {},
+                       true,
+                       "one request has to fit; below the last figure it never does"};
   ByteBounds used = ByteBounds(exactly(needed(d, budget)));
   for (const BudgetRow& row : budget.inside) used = used + row.bytes;
   if (!used.hi)
