@@ -4,6 +4,7 @@
 #include "cli/log.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/exl3_runtime.hpp"
 #include "planner/moe/plan_moe.hpp"
 #include "planner/moe/weight_plan.hpp"
 
@@ -109,6 +110,45 @@ Table arena_table(std::span<const SizedPlan> plans) {
   return table;
 }
 
+// What a target of mixed bit widths allocates in place of arenas; empty for others.
+Result<std::vector<RuntimePart>> mixed_parts(const Deployment& d) {
+  if (!is_exl3(d) || d.quant->tiers.empty()) return std::vector<RuntimePart>{};
+  auto runtimes = exl3_runtimes(d);
+  if (!runtimes) return runtimes.error();
+  return std::move(runtimes->front().parts);
+}
+
+Table mixed_table(std::span<const RuntimePart> parts) {
+  Table table;
+  table.key = "mixed_buffers";
+  table.title = "MIXED BIT WIDTHS";
+  table.columns = {{"part", "PART"},
+                   {"tokens", "TOKENS", ColumnKind::count},
+                   {"block_m", "BLOCK", ColumnKind::count},
+                   {"bytes", "BYTES", ColumnKind::bytes}};
+  for (const RuntimePart& part : parts) {
+    Table tensors;
+    tensors.key = "tensors";
+    tensors.title = concat(part.name, ", by tensor");
+    tensors.columns = {{"name", "TENSOR"},
+                       {"dtype", "DTYPE"},
+                       {"shape", "SHAPE", ColumnKind::text, Audience::programs},
+                       {"formula", "FORMULA", ColumnKind::text, Audience::programs},
+                       {"bytes", "BYTES", ColumnKind::bytes, Audience::everyone, true}};
+    tensors.people_sort_by = 4;
+    for (const Buffer& b : part.buffers) {
+      const auto dims = std::span(b.shape.dims, static_cast<std::size_t>(b.shape.rank));
+      tensors.rows.push_back({{std::string(b.name), std::string(b.dtype),
+                               std::vector<i64>(dims.begin(), dims.end()), std::string(b.formula), b.bytes},
+                              {}});
+    }
+    Row row{{part.name, part.tokens, part.block > 0 ? Cell(part.block) : Cell(), part.bytes}, {}};
+    if (!tensors.rows.empty()) row.details.push_back(std::move(tensors));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 // "GLM-5.2 · EXL3 trellis 3 bpw · TP4 · …": what the engine's plans are made from.
 std::string subject_of(const Deployment& d) {
   std::vector<std::string> parts;
@@ -137,6 +177,7 @@ std::vector<DeploymentRequest> requests_of(Config& config) {
     config.add(requests.error());
     return {};
   }
+  if (const auto parts = mixed_parts(config.deployment); !parts) config.add(parts.error());
   return std::move(*requests);
 }
 
@@ -162,6 +203,9 @@ std::vector<SizedPlan> size_plans(Config& config, std::span<const DeploymentRequ
 Report size_report(const Deployment& deployment, std::span<const SizedPlan> plans) {
   i64 total = 0;
   for (const SizedPlan& plan : plans) total += plan.layout.total_bytes;
+  const auto parts = mixed_parts(deployment);
+  MOEPLAN_CHECK(parts, "sizing a deployment whose buffers cannot be planned");
+  for (const RuntimePart& part : *parts) total += part.bytes;
 
   Report report;
   report.schema = "moeplan.plan/1";
@@ -172,7 +216,8 @@ Report size_report(const Deployment& deployment, std::span<const SizedPlan> plan
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", std::string(deployment.contract->id)}};
   report.totals = {{"per_rank_bytes", total}};
-  report.tables = {arena_table(plans)};
+  if (!plans.empty() || parts->empty()) report.tables.push_back(arena_table(plans));
+  if (!parts->empty()) report.tables.push_back(mixed_table(*parts));
   for (const SizedPlan& plan : plans) {
     const i64 floor = floor_bytes(plan.layout.arena);
     report.notes.push_back(

@@ -15,6 +15,7 @@ struct SizedPlan {
   MoeLayout layout;
 };
 
+// Call after plan_requests and, for mixed bit widths, exl3_runtimes accepted the deployment.
 Report size_report(const Deployment& deployment, std::span<const SizedPlan> plans);
 
 }  // namespace moeplan
