@@ -390,6 +390,9 @@ Result<Answer> capacity_report(const Deployment& d, const CapacityOptions& optio
     if (!choices->empty()) report.tables.push_back(choices_table(*choices, settings->prefill_tokens));
     report.findings = exl3_findings(d);
   }
+  for (const MemoryBudget& budget : budgets) {
+    for (Finding& finding : budget_findings(budget)) report.findings.push_back(std::move(finding));
+  }
   report.tables.push_back(largest_table(largest_settings(d, worst)));
   if (options.list_buffers && worst.moe_modelled) {
     report.tables.push_back(buffers_table(worst));

@@ -140,6 +140,7 @@ BudgetRow margin_row(const Deployment& d, MemoryBudget& budget) {
 Result<MemoryBudget> build(const Deployment& d, std::optional<i64> stage_layers, const BudgetExtras& extras) {
   if (auto s = check_described(d); !s) return s.error();
   MemoryBudget budget;
+  budget.measured = measured_of(d);
   budget.requested = requested_row(d);
   if (stage_layers && !measured_of(d).model_loading && !budget_of(d).weights) {
     budget.inside.push_back(open_row("weights",
@@ -186,6 +187,29 @@ i64 MemoryBudget::scratch_bytes() const {
   i64 bytes = 0;
   for (const Exl3Runtime& runtime : runtimes) bytes += runtime.bytes();
   return bytes;
+}
+
+std::vector<Finding> budget_findings(const MemoryBudget& budget) {
+  std::vector<Finding> findings;
+  ByteBounds left = budget.requested.bytes;
+  for (const BudgetRow& row : budget.inside) {
+    left = left - row.bytes;
+    if (row.kind == SourceKind::measured && row.bytes.hi && *row.bytes.hi < 0)
+      findings.push_back({"measured-activation", "warning", "/measured/peak_activation",
+                          concat("the measured peak is ", -*row.bytes.hi,
+                                 " B below the scratch that is planned for these settings"),
+                          "state figures that were printed under the settings beside them"});
+  }
+  const auto& printed = budget.measured.available_kv;
+  if (printed && ((left.lo && *left.lo > printed->hi) || (left.hi && *left.hi < printed->lo)))
+    findings.push_back(
+        {"measured-waterfall", "warning", "/measured/available_kv",
+         left.lo ? concat("the stated terms leave ", *left.lo, "..", left.hi.value_or(0),
+                          " B for the KV cache, available_kv says ", printed->lo, "..", printed->hi)
+                 : concat("the stated terms leave at most ", left.hi.value_or(0),
+                          " B for the KV cache, available_kv says ", printed->lo, "..", printed->hi),
+         "take all figures from one start of the engine; available_kv is used"});
+  return findings;
 }
 
 Result<MemoryBudget> memory_budget(const Deployment& deployment, const BudgetExtras& extras) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/core/byte_range.hpp"
+#include "planner/core/report.hpp"
 #include "planner/core/result.hpp"
 #include "planner/deployment/exl3_runtime.hpp"
 #include "planner/deployment/kv_cache.hpp"
@@ -44,6 +45,7 @@ struct MemoryBudget {
   std::vector<Exl3Runtime> runtimes;  // their parts are rows of `inside`
   bool moe_modelled = false;          // false: the MoE workspace is in no row
   KvCache kv;
+  Measured measured;                              // as it holds for this rank
   std::optional<ByteBounds> free_over_requested;  // free memory at start less `requested`
 
   i64 scratch_bytes() const;  // of all runtimes
@@ -54,6 +56,9 @@ struct MemoryBudget {
 Result<MemoryBudget> memory_budget(const Deployment& deployment, const BudgetExtras& extras = {});
 Result<MemoryBudget> memory_budget_of_rank(const Deployment& deployment, std::size_t rank,
                                            const BudgetExtras& extras = {});
+
+// Measured figures that contradict each other or the plan, beyond the digits they were printed with.
+std::vector<Finding> budget_findings(const MemoryBudget& budget);
 
 // One budget a listed rank, or the single one.
 Result<std::vector<MemoryBudget>> memory_budgets(const Deployment& deployment,

@@ -38,6 +38,8 @@ Json config_of(const Json& record) {
   const auto is = [&](const char* part) { return model.find(part) != std::string::npos; };
   Json config = glm52_json();
   config["model"] = model_section(is("Kimi") ? "kimi-k2" : is("MiniMax") ? "minimax-m2" : "glm-5.2");
+  // The shipped file does not state its latent attention, which is that of DeepSeek-V3.
+  if (is("Kimi")) config["model"].update({{"kv_lora_rank", 512}, {"qk_rope_head_dim", 64}});
   Json& engine = config["deployment"];
   engine = {{"dtype", "bfloat16"}, {"env", Json::object()}};
   engine["max_num_batched_tokens"] = settings.value("max_num_batched_tokens", 8192);
