@@ -8,6 +8,7 @@ enum class ExitCode {
   no = 1,         // answered no: does not fit, fails, differs
   usage = 2,      // the command line is wrong
   input = 3,      // an input is unreadable or wrong
+  no_device = 4,  // no usable GPU or driver
   internal = 70,  // a bug
 };
 

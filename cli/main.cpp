@@ -48,6 +48,8 @@ struct CommandLine {
   std::string format = "table";
   std::string explain_topic;
   bool with_steps = false;
+  bool probe = false;
+  bool list_buffers = false;
   std::string help_topic;
   int verbosity = 0;
   bool version = false;
@@ -105,6 +107,19 @@ void add_explain(CLI::App& app, CommandLine& line) {
   add_config_options(*command, line);
 }
 
+void add_capacity(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand(
+      "capacity", "Does it fit, how many KV tokens are left, what is the largest setting that fits?");
+  command->footer(
+      "Examples:\n  moeplan capacity --config configs/glm52.json\n"
+      "  moeplan capacity -c glm52.json --set '/measured/available_kv=9.15 GiB'\n"
+      "Exits 1 when the deployment does not fit; an undecided answer exits 0.");
+  add_config_options(*command, line);
+  command->add_flag("--probe", line.probe, "Compare with the free memory of this machine's GPUs");
+  command->add_flag("--buffers", line.list_buffers,
+                    "List buffers outside the arenas and the runtimes' cache keys");
+}
+
 void add_batch(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("batch", "Many sizing requests, JSON lines in and out");
   command->add_option("--input", line.batch.input, "File to read instead of standard input")
@@ -121,6 +136,7 @@ int run(int argc, char** argv) {
   add_verbosity(app, line);
   add_size(app, line);
   add_explain(app, line);
+  add_capacity(app, line);
   add_batch(app, line);
   app.add_subcommand("schema", "Print the JSON Schema of a config");
   CLI::App* help = app.add_subcommand("help", "What an error word means");
@@ -154,6 +170,8 @@ int run(int argc, char** argv) {
     code = run_size(line.configs);
   } else if (app.got_subcommand("explain")) {
     code = run_explain({line.configs, line.with_steps});
+  } else if (app.got_subcommand("capacity")) {
+    code = run_capacity({line.configs, line.probe, line.list_buffers});
   } else if (app.got_subcommand("batch")) {
     code = run_batch(line.batch);
   } else if (app.got_subcommand("schema")) {

@@ -33,9 +33,16 @@ struct BatchOptions {
   bool fail_on_error = false;
 };
 
+struct CapacityOptions {
+  ConfigOptions configs;
+  bool probe = false;         // compare with this machine's GPUs
+  bool list_buffers = false;  // parity staging, mixed-bitrate buffers and runtime keys in full
+};
+
 // The commands. Each prints its answer and returns how it ended.
 ExitCode run_size(const ConfigOptions& options);
 ExitCode run_explain(const ExplainOptions& options);
+ExitCode run_capacity(const CapacityOptions& options);
 ExitCode run_batch(const BatchOptions& options);
 ExitCode run_schema();
 ExitCode run_version(bool verbose);

@@ -25,6 +25,14 @@ void plan_all(PlannedConfig& planned) {
   }
 }
 
+void plan_mixed_parts(PlannedConfig& planned) {
+  const Deployment& deployment = planned.config->deployment;
+  if (!is_exl3(deployment) || deployment.quant->tiers.empty()) return;
+  auto runtimes = exl3_runtimes(deployment);
+  if (!runtimes) return planned.config->add(runtimes.error());
+  planned.mixed_parts = std::move(runtimes->front().parts);
+}
+
 // One plan stays within 62 bits, any number of them need not.
 void check_total(PlannedConfig& planned) {
   constexpr i64 kMost = i64{1} << 62;
@@ -69,6 +77,7 @@ PlannedConfig plan_config(std::unique_ptr<Config> config) {
   planned.config = std::move(config);
   log_info(concat("read ", planned.config->name, ": ", planned.config->text.size(), " bytes"));
   if (planned.ok()) plan_all(planned);
+  if (planned.ok()) plan_mixed_parts(planned);
   if (planned.ok()) check_total(planned);
   if (planned.ok()) find_late_allocations(planned);
   log_info(concat("planned ", planned.plans.size(), " arenas"));
@@ -78,8 +87,8 @@ PlannedConfig plan_config(std::unique_ptr<Config> config) {
 std::string subject_of(const Deployment& d) {
   std::vector<std::string> parts;
   if (d.model && d.model->name) parts.push_back(*d.model->name);
-  if (d.quant)
-    parts.push_back(concat(name_of(d.quant->source_format),
+  if (d.quant && d.quant->source_format)
+    parts.push_back(concat(name_of(*d.quant->source_format),
                            d.quant->bits ? concat(" ", *d.quant->bits, " bpw") : std::string()));
   if (d.parallel) parts.push_back(concat("TP", d.parallel->tp));
   if (d.model && d.parallel && d.model->hidden_size && d.model->moe_intermediate_size)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/io/config.hpp"
+#include "planner/deployment/exl3_runtime.hpp"
 #include "planner/deployment/indexer_findings.hpp"
 #include "planner/deployment/plan_requests.hpp"
 #include "planner/plan.hpp"
@@ -28,6 +29,7 @@ struct PlannedConfig {
   std::unique_ptr<Config> config;  // holds the problems; places point into it
   std::vector<PlannedRequest> plans;
   std::vector<IndexerPlan> indexer_plans;  // the paged arenas that the engine makes; points into `plans`
+  std::vector<RuntimePart> mixed_parts;    // what a target of mixed bit widths allocates in place of arenas
 
   bool ok() const { return config->problems.empty(); }
   // The contracts of its plans, each once: "a" or "a, b".

@@ -60,6 +60,37 @@ Table moe_table() {
   return table;
 }
 
+Table mixed_table(std::span<const RuntimePart> parts) {
+  Table table;
+  table.key = "mixed_buffers";
+  table.title = "mixed bit widths: buffers in place of arenas";
+  table.columns = {{"part", "PART"},
+                   {"tokens", "TOKENS", ColumnKind::count},
+                   {"block_m", "BLOCK", ColumnKind::count},
+                   {"bytes", "BYTES", ColumnKind::bytes}};
+  for (const RuntimePart& part : parts) {
+    Table tensors;
+    tensors.key = "tensors";
+    tensors.title = concat(part.name, ", by tensor");
+    tensors.columns = {{"name", "TENSOR"},
+                       {"dtype", "DTYPE"},
+                       {"shape", "SHAPE", ColumnKind::text, Audience::programs},
+                       {"formula", "FORMULA", ColumnKind::text, Audience::programs},
+                       {"bytes", "BYTES", ColumnKind::bytes, Audience::everyone, true}};
+    tensors.people_sort_by = static_cast<int>(tensors.column("bytes"));
+    for (const Buffer& b : part.buffers) {
+      const auto dims = std::span(b.shape.dims, static_cast<std::size_t>(b.shape.rank));
+      tensors.rows.push_back({{std::string(b.name), std::string(b.dtype),
+                               std::vector<i64>(dims.begin(), dims.end()), std::string(b.formula), b.bytes},
+                              {}});
+    }
+    Row row{{part.name, part.tokens, part.block > 0 ? Cell(part.block) : Cell(), part.bytes}, {}};
+    if (!tensors.rows.empty()) row.details.push_back(std::move(tensors));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 Row indexer_row(const PlannedRequest& plan) {
   const IndexerLayout& layout = *plan.indexer();
   const IndexerCaps& caps = plan.origin.request.indexer.caps;
@@ -153,12 +184,15 @@ Report size_report(const PlannedConfig& planned) {
       indexer_bytes += is_arena ? plan.indexer()->total_bytes : 0;
     }
   }
+  Table mixed = mixed_table(planned.mixed_parts);
+  for (const RuntimePart& part : planned.mixed_parts) moe_bytes += part.bytes;
   Table late = late_table(planned);
 
   report.schema = "moeplan.plan/1";
   report.verdict =
       concat(deployment.name ? concat(*deployment.name, ": ") : std::string(), grouped(moe_bytes), " B (",
-             mebibytes(moe_bytes), " MiB) of MoE scratch per rank · ", count_of(moe.rows.size(), "arena"));
+             mebibytes(moe_bytes), " MiB) of MoE scratch per rank · ",
+             count_of(moe.rows.size() + mixed.rows.size(), "arena"));
   if (!indexer.rows.empty())
     report.verdict +=
         concat(" · indexer ", grouped(indexer_bytes), " B (", mebibytes(indexer_bytes), " MiB)");
@@ -169,8 +203,9 @@ Report size_report(const PlannedConfig& planned) {
   report.totals = {{"per_rank_bytes", moe_bytes},
                    {"indexer_per_rank_bytes", indexer_bytes},
                    {"late_per_rank_bytes", late_bytes(planned)}};
-  for (Table* table : {&moe, &indexer, &late}) {
-    if (!table->rows.empty() || table == &moe) report.tables.push_back(std::move(*table));
+  for (Table* table : {&moe, &mixed, &indexer, &late}) {
+    if (!table->rows.empty() || (table == &moe && mixed.rows.empty()))
+      report.tables.push_back(std::move(*table));
   }
   report.findings = indexer_findings(deployment, planned.indexer_plans);
   if (deployment.engine)

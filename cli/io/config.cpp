@@ -51,12 +51,23 @@ constexpr Field kModelFields[] = {
     boolean<&ModelShape::tie_word_embeddings>("tie_word_embeddings", "embedding and head are one tensor"),
 };
 
+constexpr Field kTierFields[] = {
+    integer<&QuantTier::bits>("bits", 3, 6, "bits a weight").required(),
+    integer<&QuantTier::experts>("experts", 1, kMaxExperts, "experts a layer of this width").required(),
+};
+
 constexpr Field kQuantFields[] = {
     choice<&Quantization::source_format>("source_format", kSourceFormatNames,
                                          "checkpoint format of the experts")
-        .required()
         .unknown_as(ErrorCode::unsupported_source_format),
-    integer<&Quantization::bits>("bits", 2, 8, "bits a weight, for Trellis checkpoints"),
+    choice<&Quantization::weights>("weights", kWeightFormatNames,
+                                   "what the weights are stored as, where source_format does not say it"),
+    integer<&Quantization::bits>(
+        "bits", 2, 8, "bits a weight, for Trellis checkpoints; with tiers: of the draft's experts"),
+    object_list<&Quantization::tiers>("tiers", kTierFields, "mixed bit widths: the experts of each"),
+    choice<&Quantization::mixed_form>("mixed_form", kMixedFormNames,
+                                      "how the engine runs tiers in prefill (default one_grid)"),
+    integer<&Quantization::checkpoint_tp>("checkpoint_tp", 1, 1024, "ranks the checkpoint is sliced for"),
 };
 
 constexpr Field kParallelFields[] = {
@@ -75,7 +86,7 @@ constexpr Field kDeviceFields[] = {
     choice<&DeviceSettings::type>("type", kDeviceTypeNames, "cuda (default) or cpu"),
     integer<&DeviceSettings::shared_memory_per_block_optin>("shared_memory_per_block_optin", 0, 1 << 24,
                                                             "bytes of shared memory a block may ask for"),
-    byte_size<&DeviceSettings::total_memory_bytes>("total_memory", "memory as the engine prints it"),
+    byte_range<&DeviceSettings::total_memory>("total_memory", "memory as the engine prints it"),
     text<&DeviceSettings::memory_note>("memory_note", "what is known of the memory in words"),
     integer<&DeviceSettings::memory_bandwidth_gb_s>("memory_bandwidth_gb_s", 0, 1 << 20,
                                                     "10^9 bytes a second"),
@@ -99,7 +110,52 @@ constexpr Field kEngineFields[] = {
                                                         "share of the memory the engine takes"),
     choice<&EngineSettings::kv_cache_dtype>("kv_cache_dtype", kKvCacheDtypeNames, "type of the KV cache"),
     integer<&EngineSettings::kv_record_bytes>("kv_record_bytes", 1, 1 << 20, "KV bytes a token and layer"),
+    integer<&EngineSettings::kv_block_tokens>("kv_block_tokens", 1, 1024,
+                                              "tokens of a KV block (default 64 for MLA, else 16)"),
+    choice<&EngineSettings::indexer_cache>("indexer_cache", kIndexerCacheNames,
+                                           "layers that keep indexer keys (default full_layers when "
+                                           "model.index_full_layers is stated)"),
+    integer_list<&EngineSettings::cudagraph_capture_sizes>("cudagraph_capture_sizes", 1, kMaxTokens, 4096,
+                                                           "rows of each captured graph"),
+    text<&EngineSettings::label>("engine", "which engine build runs, in words"),
     text_map<&EngineSettings::env>("env", "environment of the engine; moeplan never reads its own"),
+};
+
+constexpr Field kBudgetFields[] = {
+    byte_size<&Budget::margin>("margin", "left on the device after the engine took its share"),
+    byte_size<&Budget::weights>("weights", "weights of a rank"),
+    byte_size<&Budget::base_activation>("base_activation",
+                                        "peak activation of the profile, without MoE scratch"),
+    byte_size<&Budget::non_torch>("non_torch", "memory taken outside the framework's allocator"),
+    byte_size<&Budget::graph_pool>("graph_pool", "memory of the captured graphs"),
+    integer<&Budget::kv_bytes_per_token_per_rank>(
+        "kv_bytes_per_token_per_rank", 1, kMaxKvBytesPerToken,
+        "KV bytes a token and rank, in place of the derived figure"),
+};
+
+constexpr Field kMeasuredFields[] = {
+    text<&Measured::source>("source", "where the figures were printed"),
+    byte_range<&Measured::model_loading>("model_loading", "weights of a rank"),
+    byte_range<&Measured::peak_activation>("peak_activation",
+                                           "peak activation of the profile, scratch in it"),
+    byte_range<&Measured::non_torch>("non_torch", "memory taken outside the framework's allocator"),
+    byte_range<&Measured::graph_estimate>("graph_estimate", "graph memory the engine sets aside"),
+    byte_range<&Measured::graph_actual>("graph_actual", "graph memory the engine then took"),
+    byte_range<&Measured::requested>("requested", "the engine's share of the device"),
+    byte_range<&Measured::available_kv>("available_kv", "what was left for the KV cache"),
+    byte_range<&Measured::free_memory>("free_memory", "free on the device at start"),
+    byte_range<&Measured::total_memory>("total_memory", "memory of the device"),
+    integer<&Measured::kv_tokens>("kv_tokens", 0, i64{1} << 50, "tokens of the KV cache"),
+    boolean<&Measured::graph_profiling_disabled>("graph_profiling_disabled",
+                                                 "the engine sets nothing aside for graphs"),
+};
+
+constexpr Field kRankFields[] = {
+    text<&RankSettings::name>("name", "what people call the rank"),
+    integer<&RankSettings::layers>("layers", 1, kMaxLayers, "attention layers of this pipeline stage"),
+    integer<&RankSettings::sm_count>("sm_count", 1, kMaxMultiprocessors, "multiprocessors"),
+    byte_range<&RankSettings::total_memory>("total_memory", "memory as the engine prints it"),
+    object<&RankSettings::measured>("measured", kMeasuredFields, "what the engine printed for this rank"),
 };
 
 // What reading a value may need of the config around it.
@@ -190,6 +246,9 @@ std::span<const Field> config_fields() {
       object<&Deployment::parallel>("parallel", kParallelFields, "ranks"),
       object<&Deployment::device>("device", kDeviceFields, "the device of each rank"),
       object<&Deployment::engine>("deployment", kEngineFields, "settings of the engine"),
+      object<&Deployment::budget>("budget", kBudgetFields, "memory the operator states"),
+      object<&Deployment::measured>("measured", kMeasuredFields, "what an engine printed at start"),
+      object_list<&Deployment::ranks>("ranks", kRankFields, "ranks that differ: stages, or other devices"),
       object_list<&Deployment::plans>("plans", request_fields(), "plans stated one by one, as batch requests")
           .with_reader(&read_stated_plan),
   };

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "planner/core/byte_range.hpp"
 #include "planner/core/integer.hpp"
 
 namespace moeplan {
@@ -14,5 +15,9 @@ std::optional<i64> scaled_decimal(std::string_view text, i64 scale);
 
 // Bytes of "95.01 GiB", "512 MiB", "7 KiB" or "1024 B"; none when it is something else.
 std::optional<i64> parse_byte_size(std::string_view text);
+
+// The bytes that such a text can stand for: half of its last digit either way, not below 0, rounded outwards.
+// A text in whole bytes ("B") is exact.
+std::optional<ByteRange> parse_printed_bytes(std::string_view text);
 
 }  // namespace moeplan

@@ -27,6 +27,7 @@ std::string expectation(const Field& field) {
     case FieldType::choice_list:
       return concat("a list of ", join(field.choices, ", "));
     case FieldType::byte_size:
+    case FieldType::byte_range:
       return "bytes as an integer, or a text such as \"95.01 GiB\"";
     case FieldType::millionths:
       return "a decimal from 0 to 1, such as 0.92";
@@ -214,7 +215,7 @@ bool read_map(FieldContext& context, const JsonNode& node, const Field& field,
 
 bool read_scaled(FieldContext& context, const JsonNode& node, const Field& field, i64* value) {
   std::optional<i64> parsed;
-  if (field.type == FieldType::byte_size) {
+  if (field.type == FieldType::byte_size || field.type == FieldType::byte_range) {
     if (node.type == JsonType::integer) parsed = node.integer;
     if (node.type == JsonType::string) parsed = parse_byte_size(context.document.text(node));
   } else if (node.type == JsonType::integer || node.type == JsonType::number) {
@@ -234,6 +235,19 @@ bool read_scaled(FieldContext& context, const JsonNode& node, const Field& field
   return true;
 }
 
+// A printed text stands for half of its last digit either way, an integer for itself.
+bool read_range(FieldContext& context, const JsonNode& node, const Field& field, ByteRange* range) {
+  i64 bytes = 0;
+  if (!read_scaled(context, node, field, &bytes)) return false;
+  *range = exactly(bytes);
+  if (node.type == JsonType::string) {
+    const auto printed = parse_printed_bytes(context.document.text(node));
+    MOEPLAN_CHECK(printed, "a byte size without its printed range");
+    *range = *printed;
+  }
+  return true;
+}
+
 }  // namespace
 
 void read_value(FieldContext& context, const JsonNode& node, const Field& field, void* object) {
@@ -245,6 +259,9 @@ void read_value(FieldContext& context, const JsonNode& node, const Field& field,
     case FieldType::byte_size:
     case FieldType::millionths:
       if (!read_scaled(context, node, field, &value.integer)) return;
+      break;
+    case FieldType::byte_range:
+      if (!read_range(context, node, field, &value.range)) return;
       break;
     case FieldType::number:
       if (node.type != JsonType::integer && node.type != JsonType::number)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/io/json_document.hpp"
+#include "planner/core/byte_range.hpp"
 #include "planner/core/integer.hpp"
 #include "planner/core/result.hpp"
 
@@ -26,6 +27,7 @@ enum class FieldType {
   integer_list,
   choice_list,
   byte_size,    // bytes: an integer, or a text such as "95.01 GiB"
+  byte_range,   // the same, kept to the digits it was written with
   millionths,   // a decimal from 0 to 1, kept as parts per million
   object,       // has `fields`
   object_list,  // each has `fields`
@@ -38,6 +40,7 @@ struct FieldValue {
   double number = 0;
   bool boolean = false;
   std::string_view text;
+  ByteRange range;
   std::span<const i64> list;
   std::span<const std::pair<std::string, std::string>> map;
 };
@@ -185,6 +188,16 @@ constexpr Field byte_size(std::string_view name, std::string_view doc) {
   Field row = integer<Member>(name, 0, i64{1} << 50, doc);
   row.type = FieldType::byte_size;
   return row;
+}
+
+template <auto Member>
+constexpr Field byte_range(std::string_view name, std::string_view doc) {
+  return {.name = name,
+          .doc = doc,
+          .type = FieldType::byte_range,
+          .min = 0,
+          .max = i64{1} << 50,
+          .store = [](void* object, const FieldValue& v) { field_detail::assign<Member>(object, v.range); }};
 }
 
 template <auto Member>

@@ -55,6 +55,7 @@ void write_type(JsonWriter& json, const Field& field) {
       json.end_object();
       return;
     case FieldType::byte_size:
+    case FieldType::byte_range:
       json.key("anyOf").begin_array();
       json.begin_object();
       write_integer(json, field);

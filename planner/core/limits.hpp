@@ -11,7 +11,8 @@ constexpr i64 kMaxTopK = i64{1} << 12;       // experts a token is routed to
 constexpr i64 kMaxExperts = i64{1} << 16;    // weights', router's and global experts
 constexpr i64 kMaxDimension = i64{1} << 20;  // hidden and intermediate size, in elements
 constexpr i64 kMaxMultiprocessors = i64{1} << 12;
-constexpr i64 kMaxTokenCounts = 256;  // entries of a core token list
+constexpr i64 kMaxKvBytesPerToken = i64{1} << 28;  // of a rank; keeps context * bytes within 61 bits
+constexpr i64 kMaxTokenCounts = 256;               // entries of a core token list
 
 // Indexer plans.
 constexpr i64 kMaxIndexerRows = i64{1} << 24;

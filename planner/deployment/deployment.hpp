@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/byte_range.hpp"
 #include "planner/core/contract.hpp"
 #include "planner/core/device_profile.hpp"
 #include "planner/core/dtype.hpp"
@@ -45,9 +46,27 @@ struct ModelShape {
   std::optional<bool> tie_word_embeddings;
 };
 
+// Experts of one bit width in a checkpoint that mixes them; the same in every layer.
+struct QuantTier {
+  i64 bits = 0;
+  i64 experts = 0;
+};
+
+// How an engine runs mixed bit widths: one grid for all tiers, or the tiers one after the other in prefill.
+enum class MixedForm { one_grid, serial };
+inline constexpr std::string_view kMixedFormNames[] = {"one_grid", "serial"};
+
+// What the routed experts are stored as.
+enum class WeightFormat { exl3, nvfp4, mxfp4, fp8, bfloat16 };
+inline constexpr std::string_view kWeightFormatNames[] = {"exl3", "nvfp4", "mxfp4", "fp8", "bfloat16"};
+
 struct Quantization {
-  SourceFormat source_format{};
-  std::optional<i64> bits;  // a weight, for Trellis checkpoints
+  std::optional<SourceFormat> source_format;
+  std::optional<WeightFormat> weights;  // where the source format does not say it
+  std::optional<i64> bits;  // a weight, for Trellis checkpoints; with tiers: of the draft's experts
+  std::vector<QuantTier> tiers;
+  MixedForm mixed_form = MixedForm::one_grid;
+  std::optional<i64> checkpoint_tp;  // ranks the checkpoint was sliced for
 };
 
 struct Parallelism {
@@ -63,7 +82,7 @@ struct DeviceSettings {
   std::optional<std::string> compute_capability;
   std::optional<DeviceType> type;
   std::optional<i64> shared_memory_per_block_optin;  // bytes
-  std::optional<i64> total_memory_bytes;
+  std::optional<ByteRange> total_memory;
   std::optional<i64> memory_bandwidth_gb_s;
 
   DeviceProfile profile() const { return {sm_count, compute_capability, type}; }
@@ -71,6 +90,10 @@ struct DeviceSettings {
 
 enum class KvCacheDtype { bfloat16, fp8, fp8_ds_mla, nvfp4_ds_mla };
 inline constexpr std::string_view kKvCacheDtypeNames[] = {"bfloat16", "fp8", "fp8_ds_mla", "nvfp4_ds_mla"};
+
+// Which layers keep keys of the sparse-attention indexer.
+enum class IndexerCache { full_layers, all_layers };
+inline constexpr std::string_view kIndexerCacheNames[] = {"full_layers", "all_layers"};
 
 struct EngineSettings {
   DType dtype{};  // of the activations
@@ -82,7 +105,46 @@ struct EngineSettings {
   std::optional<i64> gpu_memory_utilization;  // parts per million
   std::optional<KvCacheDtype> kv_cache_dtype;
   std::optional<i64> kv_record_bytes;  // a token and layer
+  std::optional<i64> kv_block_tokens;  // tokens of a KV block
+  std::optional<IndexerCache> indexer_cache;
+  std::optional<std::vector<i64>> cudagraph_capture_sizes;
+  std::optional<std::string> label;  // "engine" in a config: free text
   Environment env;
+};
+
+// What the operator states of the memory, exactly.
+struct Budget {
+  std::optional<i64> margin;           // left to the device after the engine took its share
+  std::optional<i64> weights;          // of this rank
+  std::optional<i64> base_activation;  // peak activation without MoE scratch
+  std::optional<i64> non_torch;
+  std::optional<i64> graph_pool;
+  std::optional<i64> kv_bytes_per_token_per_rank;
+};
+
+// What an engine printed at start, to its digits. `import log` fills it.
+struct Measured {
+  std::optional<std::string> source;
+  std::optional<ByteRange> model_loading;
+  std::optional<ByteRange> peak_activation;
+  std::optional<ByteRange> non_torch;
+  std::optional<ByteRange> graph_estimate;
+  std::optional<ByteRange> graph_actual;
+  std::optional<ByteRange> requested;
+  std::optional<ByteRange> available_kv;
+  std::optional<ByteRange> free_memory;  // at start
+  std::optional<ByteRange> total_memory;
+  std::optional<i64> kv_tokens;
+  std::optional<bool> graph_profiling_disabled;
+};
+
+// A rank that differs from the others: a pipeline stage, or another device.
+struct RankSettings {
+  std::optional<std::string> name;
+  std::optional<i64> layers;  // of this pipeline stage
+  std::optional<i64> sm_count;
+  std::optional<ByteRange> total_memory;
+  std::optional<Measured> measured;
 };
 
 struct Deployment {
@@ -96,7 +158,10 @@ struct Deployment {
   std::optional<Parallelism> parallel;
   std::optional<DeviceSettings> device;
   std::optional<EngineSettings> engine;  // "deployment" in a config
-  std::vector<PlanRequest> plans;        // stated explicitly
+  std::optional<Budget> budget;
+  std::optional<Measured> measured;
+  std::vector<RankSettings> ranks;  // empty: all ranks are equal
+  std::vector<PlanRequest> plans;   // stated explicitly
 };
 
 }  // namespace moeplan

@@ -1,11 +1,7 @@
 #include "planner/deployment/exl3.hpp"
 
-#include <algorithm>
-
-#include "planner/core/did_you_mean.hpp"
-#include "planner/core/limits.hpp"
-#include "planner/core/python_int.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/exl3_runtime.hpp"
 
 namespace moeplan {
 namespace {
@@ -14,66 +10,7 @@ constexpr std::string_view kDecode = "decode";
 constexpr std::string_view kPrefill = "prefill";
 constexpr std::string_view kDraftDecode = "draft decode";
 constexpr std::string_view kDraftPrefill = "draft prefill";
-
-constexpr Exl3Variable kVariables[] = {
-    {"VLLM_EXL3_TRELLIS_MIN_M", "fewest rows the decode plan serves (1)"},
-    {"VLLM_EXL3_TRELLIS_MAX_M", "capacity of the decode plan in tokens (32)"},
-    {"VLLM_EXL3_TRELLIS_BLOCK_M", "route block of the decode plan (8)"},
-    {"VLLM_EXL3_PREFILL_TRELLIS", "the prefill plan exists only when this is exactly \"1\" (1)"},
-    {"VLLM_EXL3_PREFILL_BLOCK_M", "route block of the prefill plan (64)"},
-    {"VLLM_EXL3_PREFILL_CAPACITY", "capacity of the prefill plan in tokens (max_num_batched_tokens)"},
-    {"VLLM_EXL3_PREFILL_CHUNK", "rows a parity-path call; no plan's capacity (128)"},
-    {"VLLM_EXL3_EXT_PATH", "where the extension is loaded from"},
-    {"VLLM_EXL3_ABI_SHIM", "library loaded ahead of the extension"},
-    {"VLLM_EXL3_ONLINE_TRELLIS_BITS", "bits for quantising further weights at load"},
-    {"VLLM_EXL3_ENCODER_SOURCE", "folder of the online encoder"},
-    {"VLLM_EXL3_ENCODER_REVISION", "identity of the online encoder"},
-    {"VLLM_EXL3_ONLINE_CACHE_DIR", "cache of tensors encoded at load"},
-    {"VLLM_EXL3_ONLINE_CACHE_MODE", "off, readonly or readwrite"},
-    {"VLLM_EXL3_R7_FUSED", "R7 kernels (0)"},
-    {"VLLM_EXL3_R7_FUSED_LAYERS", "layers of the R7 kernels"},
-    {"VLLM_EXL3_R7_A1_MIN_ROWS", "R7 threshold"},
-    {"VLLM_EXL3_R7_ROUTE_BLOCK", "route block of the R7 kernels"},
-    {"VLLM_EXL3_R7_DEBUG", "R7 logging"},
-};
-
-std::string env_pointer(std::string_view name) { return concat("/deployment/env/", name); }
-
-const std::string* find_variable(const Environment& env, std::string_view name) {
-  for (const auto& [key, value] : env) {
-    if (key == name) return &value;
-  }
-  return nullptr;
-}
-
-// Unset or blank is the default; anything but a positive integer is refused, as the integration does.
-Result<i64> positive_variable(const Environment& env, std::string_view name, i64 fallback) {
-  const std::string* text = find_variable(env, name);
-  if (!text || strip_python_space(*text).empty()) return fallback;
-  const auto value = parse_python_int(*text);
-  if (!value || *value <= 0)
-    return Error{ErrorCode::invalid_environment, env_pointer(name),
-                 concat(name, " must be a positive integer, got \"", *text, "\""),
-                 concat("leave it out for the default ", fallback)};
-  if (*value > kMaxTokens)
-    return Error{ErrorCode::out_of_range, env_pointer(name),
-                 concat(name, " must be at most ", kMaxTokens, ", got ", *text), ""};
-  return *value;
-}
-
-Status check_variable_names(const Environment& env) {
-  for (const auto& [name, text] : env) {
-    if (!name.starts_with("VLLM_EXL3_")) continue;
-    if (std::ranges::find(kVariables, name, &Exl3Variable::name) != std::end(kVariables)) continue;
-    std::vector<std::string_view> known;
-    for (const Exl3Variable& row : kVariables) known.push_back(row.name);
-    const auto near = did_you_mean(name, known);
-    return Error{ErrorCode::unknown_key, env_pointer(name),
-                 concat("the EXL3 integration reads no variable ", name),
-                 near ? concat("did you mean \"", *near, "\"?") : "drop it"};
-  }
-  return Ok{};
-}
+constexpr std::string_view kTierPrefill = "tier prefill";
 
 struct NamedSize {
   std::string_view pointer;
@@ -103,16 +40,29 @@ std::string fitting_tensor_parallel_sizes(i64 intermediate) {
                          : concat("tp ", join(fitting, ", "), " work here");
 }
 
+// One bit width, or tiers that cover all experts.
+Status check_bits(const Deployment& d) {
+  const Quantization& quant = *d.quant;
+  if (quant.tiers.empty()) return check_positive({{"/quant/bits", quant.bits}});
+  i64 experts = 0;
+  for (const QuantTier& tier : quant.tiers) experts += tier.experts;
+  if (experts != *d.model->n_routed_experts)
+    return Error{ErrorCode::invalid_value, "/quant/tiers",
+                 concat("the tiers hold ", experts, " experts, the model has ", *d.model->n_routed_experts),
+                 "each expert of a layer belongs to one tier"};
+  return Ok{};
+}
+
 Status check_deployment(const Deployment& d) {
   const ModelShape& model = *d.model;
   const Parallelism& parallel = *d.parallel;
   if (auto s = check_positive({{"/model/hidden_size", model.hidden_size},
                                {"/model/moe_intermediate_size", model.moe_intermediate_size},
                                {"/model/n_routed_experts", model.n_routed_experts},
-                               {"/model/num_experts_per_tok", model.num_experts_per_tok},
-                               {"/quant/bits", d.quant->bits}});
+                               {"/model/num_experts_per_tok", model.num_experts_per_tok}});
       !s)
     return s;
+  if (auto s = check_bits(d); !s) return s;
   if (parallel.ep.value_or(1) != 1)
     return Error{ErrorCode::unsupported_deployment, "/parallel/ep",
                  concat("the EXL3 integration runs tensor-parallel only, got ep ", *parallel.ep),
@@ -134,6 +84,14 @@ Status check_deployment(const Deployment& d) {
   return Ok{};
 }
 
+// The bit width of plans that do not state their own: the draft's, where the target mixes them.
+i64 plan_bits(const Quantization& quant) {
+  if (quant.bits) return *quant.bits;
+  i64 bits = quant.tiers.front().bits;
+  for (const QuantTier& tier : quant.tiers) bits = min_of(bits, tier.bits);
+  return bits;
+}
+
 PlanRequest request_of(const Deployment& d, std::string_view id, i64 tokens, i64 block_size) {
   const ModelShape& model = *d.model;
   PlanRequest request;
@@ -144,7 +102,7 @@ PlanRequest request_of(const Deployment& d, std::string_view id, i64 tokens, i64
   moe.weights.quant_mode = QuantMode::w4a16;
   moe.weights.source_format = d.contract->trellis_source;
   if (d.contract->trellis_settings) moe.weights.trellis_codebook = TrellisCodebook::mcg;
-  moe.weights.trellis_bits = d.quant->bits;
+  moe.weights.trellis_bits = plan_bits(*d.quant);
   moe.weights.activation = Activation::silu;
   moe.weights.io_dtype = d.engine->dtype;
   moe.weights.experts = *model.n_routed_experts;
@@ -159,54 +117,59 @@ PlanRequest request_of(const Deployment& d, std::string_view id, i64 tokens, i64
 
 }  // namespace
 
-std::span<const Exl3Variable> exl3_variables() { return kVariables; }
-
-Result<Exl3Settings> read_exl3_settings(const EngineSettings& engine) {
-  const Environment& env = engine.env;
-  if (auto s = check_variable_names(env); !s) return s.error();
-  const auto decode_tokens = positive_variable(env, "VLLM_EXL3_TRELLIS_MAX_M", 32);
-  const auto decode_block = positive_variable(env, "VLLM_EXL3_TRELLIS_BLOCK_M", 8);
-  const auto prefill_block = positive_variable(env, "VLLM_EXL3_PREFILL_BLOCK_M", 64);
-  const auto prefill_tokens =
-      positive_variable(env, "VLLM_EXL3_PREFILL_CAPACITY", engine.max_num_batched_tokens);
-  for (const auto* value : {&decode_tokens, &decode_block, &prefill_block, &prefill_tokens}) {
-    if (!*value) return value->error();
-  }
-  if (*prefill_tokens > engine.max_num_batched_tokens)
-    return Error{ErrorCode::invalid_environment, env_pointer("VLLM_EXL3_PREFILL_CAPACITY"),
-                 concat("VLLM_EXL3_PREFILL_CAPACITY must be at most max_num_batched_tokens ",
-                        engine.max_num_batched_tokens, ", got ", *prefill_tokens),
-                 "the engine refuses to start with this"};
-  const std::string* prefill = find_variable(env, "VLLM_EXL3_PREFILL_TRELLIS");
-  Exl3Settings settings;
-  settings.decode_tokens = *decode_tokens;
-  settings.decode_block = *decode_block;
-  settings.prefill_enabled = (!prefill || *prefill == "1") && engine.max_num_batched_tokens > *decode_tokens;
-  settings.prefill_tokens = *prefill_tokens;
-  settings.prefill_block = *prefill_block;
+Result<Exl3Settings> check_exl3_deployment(const Deployment& deployment) {
+  if (auto s = check_deployment(deployment); !s) return s.error();
+  auto settings = read_exl3_settings(*deployment.engine);
+  if (!settings) return settings;
+  const Quantization& quant = *deployment.quant;
+  if (!quant.tiers.empty() && quant.mixed_form == MixedForm::serial && !settings->prefill_switch &&
+      deployment.engine->max_num_batched_tokens > settings->decode_tokens)
+    return Error{ErrorCode::invalid_environment, environment_pointer("VLLM_EXL3_PREFILL_TRELLIS"),
+                 "the serial form of mixed bit widths needs VLLM_EXL3_PREFILL_TRELLIS to be \"1\"",
+                 "leave the variable out"};
   return settings;
 }
 
+std::vector<PlanRequest> exl3_runtime_requests(const Deployment& deployment, const Exl3Settings& settings,
+                                               bool is_draft) {
+  std::vector<PlanRequest> requests;
+  requests.push_back(request_of(deployment, is_draft ? kDraftDecode : kDecode, settings.decode_tokens,
+                                settings.decode_block));
+  if (settings.prefill_enabled)
+    requests.push_back(request_of(deployment, is_draft ? kDraftPrefill : kPrefill, settings.prefill_tokens,
+                                  settings.prefill_block));
+  return requests;
+}
+
+PlanRequest exl3_tier_request(const Deployment& deployment, const Exl3Settings& settings,
+                              const QuantTier& tier) {
+  PlanRequest request = request_of(deployment, kTierPrefill, settings.prefill_tokens, settings.prefill_block);
+  request.moe.weights.trellis_bits = tier.bits;
+  request.moe.weights.experts = tier.experts;
+  request.moe.capacity.route_experts = *deployment.model->n_routed_experts;
+  return request;
+}
+
+std::array<i64, 4> exl3_tile_config(i64 hidden, i64 intermediate) {
+  if (hidden % 256 == 0 && intermediate % 256 == 0) return {64, 256, 64, 256};
+  return {64, 128, 64, 128};
+}
+
 Result<std::vector<PlanRequest>> exl3_requests(const Deployment& deployment) {
-  if (auto s = check_deployment(deployment); !s) return s.error();
-  const auto settings = read_exl3_settings(*deployment.engine);
+  const auto settings = check_exl3_deployment(deployment);
   if (!settings) return settings.error();
   std::vector<PlanRequest> requests;
-  const auto add_runtime = [&](std::string_view decode, std::string_view prefill) {
-    requests.push_back(request_of(deployment, decode, settings->decode_tokens, settings->decode_block));
-    if (settings->prefill_enabled)
-      requests.push_back(request_of(deployment, prefill, settings->prefill_tokens, settings->prefill_block));
-  };
-  add_runtime(kDecode, kPrefill);
+  if (deployment.quant->tiers.empty()) requests = exl3_runtime_requests(deployment, *settings, false);
   // The runtime's cache key names the draft, so an EXL3 draft owns a second full set of arenas.
-  const EngineSettings& engine = *deployment.engine;
-  if (engine.draft_is_exl3.value_or(false) && engine.num_speculative_tokens.value_or(0) > 0)
-    add_runtime(kDraftDecode, kDraftPrefill);
+  if (has_exl3_draft(*deployment.engine)) {
+    for (PlanRequest& request : exl3_runtime_requests(deployment, *settings, true))
+      requests.push_back(std::move(request));
+  }
   return requests;
 }
 
 std::string exl3_config_pointer(std::string_view request_id, std::string_view request_pointer) {
-  const bool prefill = request_id == kPrefill || request_id == kDraftPrefill;
+  const bool prefill = request_id != kDecode && request_id != kDraftDecode;
   const std::pair<std::string_view, std::string_view> origins[] = {
       {"/weights/experts", "/model/n_routed_experts"},
       {"/weights/hidden_size", "/model/hidden_size"},

@@ -2,37 +2,36 @@
 // Source: docs/contracts.md section 11.
 #pragma once
 
-#include <span>
+#include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "planner/core/result.hpp"
 #include "planner/deployment/deployment.hpp"
+#include "planner/deployment/exl3_settings.hpp"
 
 namespace moeplan {
 
-// The variables that decide plans, with their defaults applied and their texts validated.
-struct Exl3Settings {
-  i64 decode_tokens = 0;  // VLLM_EXL3_TRELLIS_MAX_M
-  i64 decode_block = 0;   // VLLM_EXL3_TRELLIS_BLOCK_M
-  bool prefill_enabled = false;
-  i64 prefill_tokens = 0;  // VLLM_EXL3_PREFILL_CAPACITY
-  i64 prefill_block = 0;   // VLLM_EXL3_PREFILL_BLOCK_M
-};
+// What must hold before anything is planned; the settings when it does. Needs the deployment's model, quant,
+// parallel, device and engine sections. Errors point into the config.
+Result<Exl3Settings> check_exl3_deployment(const Deployment& deployment);
 
-// One EXL3 variable the integration knows.
-struct Exl3Variable {
-  std::string_view name;
-  std::string_view meaning;
-};
-std::span<const Exl3Variable> exl3_variables();
-
-// Errors point into the config.
-Result<Exl3Settings> read_exl3_settings(const EngineSettings& engine);
-
-// The decode and prefill plans of the target, and of an EXL3 draft when there is one. Needs the deployment's
-// model, quant, parallel, device and engine sections. Errors point into the config.
+// The decode and prefill plans of the target, and of an EXL3 draft when there is one. A target of mixed bit
+// widths has buffers instead of plans: exl3_runtimes has them.
 Result<std::vector<PlanRequest>> exl3_requests(const Deployment& deployment);
+
+// The plans of one rank-sliced runtime. Call after the deployment was checked.
+std::vector<PlanRequest> exl3_runtime_requests(const Deployment& deployment, const Exl3Settings& settings,
+                                               bool is_draft);
+
+// The prefill plan of one tier in the serial form of mixed bit widths: the router's width is all tiers', and
+// unlike elsewhere its workspace is part of the arena.
+PlanRequest exl3_tier_request(const Deployment& deployment, const Exl3Settings& settings,
+                              const QuantTier& tier);
+
+// fc1_tile_k, fc1_tile_n, fc2_tile_k, fc2_tile_n that the integration pins.
+std::array<i64, 4> exl3_tile_config(i64 hidden, i64 intermediate);
 
 // Where in the config a field of one of those requests comes from.
 std::string exl3_config_pointer(std::string_view request_id, std::string_view request_pointer);

@@ -30,11 +30,21 @@ Status check_sections(const Deployment& d, bool* described) {
   return Ok{};
 }
 
-bool is_trellis(SourceFormat source) {
+}  // namespace
+
+bool is_exl3(const Deployment& deployment) {
+  const auto source = deployment.quant ? deployment.quant->source_format : std::nullopt;
   return source == SourceFormat::exl3_trellis_mcg || source == SourceFormat::btx;
 }
 
-}  // namespace
+Status check_described(const Deployment& deployment) {
+  bool described = false;
+  if (auto s = check_sections(deployment, &described); !s) return s;
+  if (!described)
+    return Error{ErrorCode::missing_field, "/deployment", "the config describes no deployment",
+                 "add model, quant, parallel, device and deployment"};
+  return Ok{};
+}
 
 std::string DeploymentRequest::config_pointer(std::string_view request_pointer) const {
   if (stated_index >= 0) return concat("/plans/", stated_index, request_pointer);
@@ -47,9 +57,11 @@ Result<std::vector<DeploymentRequest>> plan_requests(const Deployment& deploymen
   if (auto s = check_sections(deployment, &described); !s) return s.error();
   std::vector<DeploymentRequest> requests;
   if (described) {
-    if (!is_trellis(deployment.quant->source_format))
+    if (!is_exl3(deployment))
       return Error{ErrorCode::unsupported_deployment, "/quant/source_format",
-                   concat("how an engine plans ", name_of(deployment.quant->source_format),
+                   concat("how an engine plans ",
+                          deployment.quant->source_format ? name_of(*deployment.quant->source_format)
+                                                          : std::string_view("such"),
                           " deployments is not modelled"),
                    "state the plans themselves under \"plans\"; exl3_trellis_mcg deployments are modelled"};
     auto made = exl3_requests(deployment);

@@ -18,6 +18,12 @@ struct DeploymentRequest {
   std::string config_pointer(std::string_view request_pointer) const;
 };
 
+// The model, quant, parallel, device and deployment sections are all there.
+Status check_described(const Deployment& deployment);
+
+// The routed experts run through the EXL3 integration, whose plans are modelled.
+bool is_exl3(const Deployment& deployment);
+
 // Engine-made requests first, then the stated ones. Errors point into the config.
 Result<std::vector<DeploymentRequest>> plan_requests(const Deployment& deployment);
 

@@ -1,0 +1,71 @@
+#include "cli/probe/nvml.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdint>
+
+#include "planner/core/text.hpp"
+
+namespace moeplan {
+namespace {
+
+using Device = void*;
+struct Memory {
+  unsigned long long total, free, used;
+};
+
+// The few entry points needed, as the library's documentation declares them; each returns 0 on success.
+struct Nvml {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*device)(unsigned, Device*) = nullptr;
+  int (*name)(Device, char*, unsigned) = nullptr;
+  int (*memory)(Device, Memory*) = nullptr;
+  const char* (*error)(int) = nullptr;
+};
+
+template <class Function>
+bool load(void* library, const char* symbol, Function*& function) {
+  function = reinterpret_cast<Function*>(dlsym(library, symbol));
+  return function != nullptr;
+}
+
+std::variant<std::vector<GpuMemory>, std::string> query(const Nvml& nvml) {
+  const auto failed = [&](std::string_view what, int code) { return concat(what, ": ", nvml.error(code)); };
+  unsigned count = 0;
+  if (const int code = nvml.count(&count)) return failed("counting GPUs", code);
+  if (count == 0) return std::string("the driver sees no GPU");
+  std::vector<GpuMemory> gpus;
+  for (unsigned index = 0; index < count; ++index) {
+    Device device = nullptr;
+    Memory memory{};
+    char name[96] = "GPU";
+    if (const int code = nvml.device(index, &device)) return failed(concat("GPU ", index), code);
+    if (const int code = nvml.memory(device, &memory)) return failed(concat("memory of GPU ", index), code);
+    nvml.name(device, name, sizeof name);
+    gpus.push_back({name, static_cast<i64>(memory.total), static_cast<i64>(memory.free)});
+  }
+  return gpus;
+}
+
+}  // namespace
+
+std::variant<std::vector<GpuMemory>, std::string> probe_gpus() {
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return std::string("libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver here");
+  Nvml nvml;
+  const bool complete =
+      load(library, "nvmlInit_v2", nvml.init) && load(library, "nvmlShutdown", nvml.shutdown) &&
+      load(library, "nvmlDeviceGetCount_v2", nvml.count) &&
+      load(library, "nvmlDeviceGetHandleByIndex_v2", nvml.device) &&
+      load(library, "nvmlDeviceGetName", nvml.name) &&
+      load(library, "nvmlDeviceGetMemoryInfo", nvml.memory) && load(library, "nvmlErrorString", nvml.error);
+  if (!complete) return std::string("libnvidia-ml.so.1 lacks a function: the driver is too old");
+  if (const int code = nvml.init()) return concat("the driver does not answer: ", nvml.error(code));
+  auto answer = query(nvml);
+  nvml.shutdown();
+  return answer;
+}
+
+}  // namespace moeplan
