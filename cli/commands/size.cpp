@@ -114,7 +114,7 @@ std::string subject_of(const Deployment& d) {
   std::vector<std::string> parts;
   if (d.model && d.model->name) parts.push_back(*d.model->name);
   if (d.quant) {
-    parts.push_back(concat(name_of(d.quant->source_format),
+    parts.push_back(concat(d.quant->source_format ? name_of(*d.quant->source_format) : "unstated format",
                            d.quant->bits ? concat(" ", *d.quant->bits, " bpw") : std::string()));
   }
   if (d.parallel) parts.push_back(concat("TP", d.parallel->tp));

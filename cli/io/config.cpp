@@ -51,12 +51,21 @@ constexpr Field kModelFields[] = {
     boolean<&ModelShape::tie_word_embeddings>("tie_word_embeddings", "embedding and head are one tensor"),
 };
 
+constexpr Field kTierFields[] = {
+    integer<&QuantTier::bits>("bits", 2, 8, "bits a weight").required(),
+    integer<&QuantTier::experts>("experts", 1, kMaxExperts, "experts of that width in a layer").required(),
+};
+
 constexpr Field kQuantFields[] = {
     choice<&Quantization::source_format>("source_format", kSourceFormatNames,
                                          "checkpoint format of the experts")
-        .required()
         .unknown_as(ErrorCode::unsupported_source_format),
+    choice<&Quantization::weights>("weights", kWeightFormatNames,
+                                   "what the experts are stored as, where source_format does not say it"),
     integer<&Quantization::bits>("bits", 2, 8, "bits a weight, for Trellis checkpoints"),
+    object_list<&Quantization::tiers>("tiers", kTierFields, "experts by bit width, for mixed checkpoints"),
+    choice<&Quantization::mixed_form>("mixed_form", kMixedFormNames, "how the engine runs mixed widths"),
+    integer<&Quantization::checkpoint_tp>("checkpoint_tp", 1, 1024, "ranks the checkpoint was sliced for"),
 };
 
 constexpr Field kParallelFields[] = {
@@ -98,7 +107,28 @@ constexpr Field kEngineFields[] = {
                                                         "share of the memory the engine takes"),
     choice<&EngineSettings::kv_cache_dtype>("kv_cache_dtype", kKvCacheDtypeNames, "type of the KV cache"),
     integer<&EngineSettings::kv_record_bytes>("kv_record_bytes", 1, 1 << 20, "KV bytes a token and layer"),
+    choice<&EngineSettings::indexer_cache>("indexer_cache", kIndexerCacheNames,
+                                           "layers that keep indexer keys"),
+    integer_list<&EngineSettings::cudagraph_capture_sizes>("cudagraph_capture_sizes", 1, kMaxTokens, 4096,
+                                                           "token counts captured as CUDA graphs"),
+    text<&EngineSettings::label>("engine", "engine build in words"),
     text_map<&EngineSettings::env>("env", "environment of the engine; moeplan never reads its own"),
+};
+
+constexpr Field kMeasuredFields[] = {
+    text<&Measured::source>("source", "where the figures were printed"),
+    text<&Measured::model_loading>("model_loading", "weights, as printed"),
+    text<&Measured::peak_activation>("peak_activation", "peak activation, as printed"),
+    text<&Measured::non_torch>("non_torch", "memory outside the allocator, as printed"),
+    text<&Measured::graph_estimate>("graph_estimate", "CUDA graphs, estimated"),
+    text<&Measured::graph_actual>("graph_actual", "CUDA graphs, actual"),
+    text<&Measured::requested>("requested", "share of the memory the engine took"),
+    text<&Measured::available_kv>("available_kv", "memory left for the KV cache"),
+    text<&Measured::free_memory>("free_memory", "free memory at start"),
+    text<&Measured::total_memory>("total_memory", "memory of the device"),
+    integer<&Measured::kv_tokens>("kv_tokens", 0, kMaxContext, "tokens of the KV cache"),
+    boolean<&Measured::graph_profiling_disabled>("graph_profiling_disabled",
+                                                 "the estimate was not subtracted"),
 };
 
 // What reading a value may need of the config around it.
@@ -167,6 +197,12 @@ void check_header(FieldContext& context, const Deployment& deployment) {
     add_problem(context, *version, ErrorCode::unknown_schema_version,
                 concat("schema_version ", deployment.schema_version, " is not known"),
                 "this build reads schema_version 1");
+  if (deployment.quant && !deployment.quant->source_format && !deployment.quant->weights) {
+    const JsonNode& quant = document.find_nearest("/quant");
+    if (!document.find(quant, "source_format") && !document.find(quant, "weights"))
+      add_problem(context, quant, ErrorCode::missing_field, "source_format is missing",
+                  "add \"source_format\": checkpoint format of the experts");
+  }
   if (!document.find(document.root(), "contract"))
     add_problem(context, document.root(), ErrorCode::missing_field, "contract is missing",
                 "add \"contract\", or give --contract; for example \"sparkinfer-de04125\"");
@@ -189,6 +225,7 @@ std::span<const Field> config_fields() {
       object<&Deployment::parallel>("parallel", kParallelFields, "ranks"),
       object<&Deployment::device>("device", kDeviceFields, "the device of each rank"),
       object<&Deployment::engine>("deployment", kEngineFields, "settings of the engine"),
+      object<&Deployment::measured>("measured", kMeasuredFields, "what an engine printed at start"),
       object_list<&Deployment::plans>("plans", request_fields(), "plans stated one by one, as batch requests")
           .with_reader(&read_stated_plan),
   };

@@ -45,9 +45,27 @@ struct ModelShape {
   std::optional<bool> tie_word_embeddings;
 };
 
+// Experts of one bit width in a checkpoint that mixes them; the same in every layer.
+struct QuantTier {
+  i64 bits = 0;
+  i64 experts = 0;
+};
+
+// How an engine runs mixed bit widths: one grid for all tiers, or the tiers one after the other in prefill.
+enum class MixedForm { one_grid, serial };
+inline constexpr std::string_view kMixedFormNames[] = {"one_grid", "serial"};
+
+// What the routed experts are stored as.
+enum class WeightFormat { exl3, nvfp4, mxfp4, fp8, bfloat16 };
+inline constexpr std::string_view kWeightFormatNames[] = {"exl3", "nvfp4", "mxfp4", "fp8", "bfloat16"};
+
 struct Quantization {
-  SourceFormat source_format{};
-  std::optional<i64> bits;  // a weight, for Trellis checkpoints
+  std::optional<SourceFormat> source_format;
+  std::optional<WeightFormat> weights;  // where the source format does not say it
+  std::optional<i64> bits;              // a weight, for Trellis checkpoints; with tiers: of the draft's experts
+  std::vector<QuantTier> tiers;
+  MixedForm mixed_form = MixedForm::one_grid;
+  std::optional<i64> checkpoint_tp;  // ranks the checkpoint was sliced for
 };
 
 struct Parallelism {
@@ -72,6 +90,10 @@ struct DeviceSettings {
 enum class KvCacheDtype { bfloat16, fp8, fp8_ds_mla, nvfp4_ds_mla };
 inline constexpr std::string_view kKvCacheDtypeNames[] = {"bfloat16", "fp8", "fp8_ds_mla", "nvfp4_ds_mla"};
 
+// Which layers keep keys of the sparse-attention indexer.
+enum class IndexerCache { full_layers, all_layers };
+inline constexpr std::string_view kIndexerCacheNames[] = {"full_layers", "all_layers"};
+
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct EngineSettings {
@@ -84,7 +106,26 @@ struct EngineSettings {
   std::optional<i64> gpu_memory_utilization;  // parts per million
   std::optional<KvCacheDtype> kv_cache_dtype;
   std::optional<i64> kv_record_bytes;  // a token and layer
+  std::optional<IndexerCache> indexer_cache;
+  std::optional<std::vector<i64>> cudagraph_capture_sizes;
+  std::optional<std::string> label;  // "engine" in a config: free text
   Environment env;
+};
+
+// What an engine printed at start, to its digits. `import log` fills it.
+struct Measured {
+  std::optional<std::string> source;
+  std::optional<std::string> model_loading;
+  std::optional<std::string> peak_activation;
+  std::optional<std::string> non_torch;
+  std::optional<std::string> graph_estimate;
+  std::optional<std::string> graph_actual;
+  std::optional<std::string> requested;
+  std::optional<std::string> available_kv;
+  std::optional<std::string> free_memory;  // at start
+  std::optional<std::string> total_memory;
+  std::optional<i64> kv_tokens;
+  std::optional<bool> graph_profiling_disabled;
 };
 
 struct Deployment {
@@ -98,6 +139,7 @@ struct Deployment {
   std::optional<Parallelism> parallel;
   std::optional<DeviceSettings> device;
   std::optional<EngineSettings> engine;  // "deployment" in a config
+  std::optional<Measured> measured;
   std::vector<PlanRequest> plans;        // stated explicitly
 };
 

@@ -45,9 +45,14 @@ Result<std::vector<DeploymentRequest>> plan_requests(const Deployment& deploymen
   if (auto s = check_sections(deployment, &described); !s) return s.error();
   std::vector<DeploymentRequest> requests;
   if (described) {
-    if (!is_trellis(deployment.quant->source_format))
-      return Error{ErrorCode::unsupported_deployment, "/quant/source_format",
-                   concat("how an engine plans ", name_of(deployment.quant->source_format),
+    const Quantization& quant = *deployment.quant;
+    if (!quant.source_format || !is_trellis(*quant.source_format))
+      return Error{ErrorCode::unsupported_deployment,
+                   quant.source_format ? "/quant/source_format" : "/quant/weights",
+                   concat("how an engine plans ",
+                          quant.source_format ? name_of(*quant.source_format)
+                          : quant.weights     ? kWeightFormatNames[static_cast<int>(*quant.weights)]
+                                              : "unstated",
                           " deployments is not modelled"),
                    "state the plans themselves under \"plans\"; exl3_trellis_mcg deployments are modelled"};
     auto made = exl3_requests(deployment);
