@@ -2,9 +2,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
+#include <tuple>
 
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
@@ -29,6 +32,7 @@ std::vector<std::string> format_names() {
 struct CommandLine {
   SizeOptions size;
   BatchOptions batch;
+  ImportOptions import;
   std::string format = "table";
   int verbosity = 0;
   bool version = false;
@@ -81,8 +85,57 @@ void add_batch(CLI::App& app, CommandLine& line) {
   command->add_flag("--fail-on-error", line.batch.fail_on_error, "Exit 1 when any response is an error");
 }
 
+void add_import(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("import", "Turn what is deployed into a config that says where it is from");
+  command->footer(
+      "Examples:\n  moeplan import log vllm.log | moeplan size -c -\n"
+      "  moeplan import vllm --hf config.json --device rtx-pro-6000-blackwell -- vllm serve MODEL -tp 4\n"
+      "  moeplan import compose compose.yml --service glm52 --hf config.json --device h200-sxm\n"
+      "The config goes to stdout, where its fields are from to stderr. What is missing is named, never "
+      "guessed.");
+  command
+      ->add_option("source", line.import.source,
+                   "What is read: " + CLI::detail::join(import_source_names(), ", "))
+      ->required()
+      ->check(CLI::IsMember(import_source_names()))
+      ->type_name("SOURCE");
+  command->add_option("file", line.import.file, "File or folder to read; - is standard input")
+      ->type_name("FILE");
+  const std::tuple<const char*, std::string*, const char*, const char*> texts[] = {
+      {"--service", &line.import.service, "Service of a compose file, or object of a manifest", "NAME"},
+      {"--hf", &line.import.hf, "The checkpoint's config.json, or its folder", "PATH"},
+      {"--safetensors", &line.import.safetensors, "A checkpoint file or index; only headers are read",
+       "PATH"},
+      {"--env", &line.import.env, "A dotenv file", "FILE"},
+      {"--log", &line.import.log, "An engine's log", "FILE"},
+      {"--model", &line.import.model, "A shipped model, or a file of that form", "NAME"},
+      {"--device", &line.import.device, "A shipped device, or a file of that form", "NAME"},
+      {"--contract", &line.import.contract, "The contract the engine runs", "ID"},
+      {"--name", &line.import.name, "What to call the deployment", "TEXT"}};
+  for (const auto& [flag, target, doc, type] : texts)
+    command->add_option(flag, *target, doc)->type_name(type);
+  command->add_option("--set", line.import.sets, "State one field: /json/pointer=value; repeatable")
+      ->take_all()
+      ->type_name("PTR=VALUE");
+  command
+      ->add_option("--allow-env", line.import.environment, "Let ${NAME} in the sources read the environment")
+      ->take_all()
+      ->type_name("NAME");
+  command->add_flag("-q,--quiet", line.import.quiet, "No table on stderr");
+  add_verbosity(*command, line);
+}
+
 int run(int argc, char** argv) {
   CommandLine line;
+  // An engine's command line is its own; it is not parsed as ours.
+  if (argc > 2 && std::string_view(argv[1]) == "import") {
+    char** mark = std::find(argv + 2, argv + argc, std::string_view("--"));
+    if (mark != argv + argc) {
+      line.import.words.assign(mark + 1, argv + argc);
+      argc = static_cast<int>(mark - argv);
+    }
+  }
   line.size.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
   app.footer("Exit codes: 0 answered, 1 answered no, 2 usage, 3 bad input, 4 no device, 5 refused, 70 bug.");
@@ -90,6 +143,7 @@ int run(int argc, char** argv) {
   add_verbosity(app, line);
   add_size(app, line);
   add_batch(app, line);
+  add_import(app, line);
   CLI::App* schema = app.add_subcommand("schema", "Print the JSON Schema of a config");
   CLI::App* version = app.add_subcommand("version", "Print the version; with -v what the build is made of");
   add_verbosity(*version, line);
@@ -116,6 +170,8 @@ int run(int argc, char** argv) {
     code = run_size(line.size);
   else if (app.got_subcommand("batch"))
     code = run_batch(line.batch);
+  else if (app.got_subcommand("import"))
+    code = run_import(std::move(line.import));
   else if (schema->parsed())
     code = run_schema();
   else

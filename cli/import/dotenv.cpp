@@ -33,7 +33,8 @@ std::string_view trimmed(std::string_view text) {
 
 bool is_name(std::string_view text) {
   return !text.empty() && !(text[0] >= '0' && text[0] <= '9') && std::ranges::all_of(text, [](char c) {
-    return c == '_' || c == '.' || c == '-' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    return c == '_' || c == '.' || c == '-' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           (c >= '0' && c <= '9');
   });
 }
 
@@ -66,7 +67,8 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
     if (line.starts_with("export ")) line = trimmed(line.substr(7));
     const auto equals = line.find('=');
     const std::string_view key = trimmed(line.substr(0, equals));
-    if (equals == std::string_view::npos && is_name(key)) continue;  // "NAME" alone passes the caller's value on
+    if (equals == std::string_view::npos && is_name(key))
+      continue;  // "NAME" alone passes the caller's value on
     if (!is_name(key)) {
       import.fail(ErrorCode::invalid_value, place_in(name, text, begin), "a line without NAME=value",
                   "write NAME=value, or # ahead of a comment");
@@ -79,7 +81,8 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
       // May go on over several lines.
       const std::size_t open = static_cast<std::size_t>(raw.data() - text.data());
       std::size_t close = open + 1;
-      while (close < text.size() && text[close] != quote) close += quote == '"' && text[close] == '\\' ? 2u : 1u;
+      while (close < text.size() && text[close] != quote)
+        close += quote == '"' && text[close] == '\\' ? 2u : 1u;
       if (close >= text.size()) {
         import.fail(ErrorCode::invalid_value, place_in(name, text, open), "a quote that is never closed",
                     concat("close it with ", std::string(1, quote)));
@@ -94,14 +97,16 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
     if (quote != '\'') {
       auto expanded = expand_variables(raw, lookup, false);
       if (!expanded.error.empty()) {
-        import.fail(ErrorCode::unresolved_variable, place_in(name, text, begin), expanded.error, expanded.help);
+        import.fail(ErrorCode::unresolved_variable, place_in(name, text, begin), expanded.error,
+                    expanded.help);
         continue;
       }
       value = std::move(expanded.text);
     }
     expanded_bytes += value.size();
     if (variables.size() >= kMostVariables || expanded_bytes > (std::size_t{1} << 22)) {
-      import.fail(ErrorCode::too_large, place_in(name, text, begin), "more variables than an environment has", "split the file");
+      import.fail(ErrorCode::too_large, place_in(name, text, begin), "more variables than an environment has",
+                  "split the file");
       return variables;
     }
     variables.push_back({std::string(key), std::move(value), begin});
@@ -114,8 +119,9 @@ void import_env_text(Import& import, std::string_view name, std::string_view tex
   std::vector<EngineArgument> arguments;
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const ShellVariable& variable = variables[i];
-    const bool is_last = std::ranges::none_of(variables.begin() + static_cast<std::ptrdiff_t>(i) + 1, variables.end(),
-                                              [&](const ShellVariable& v) { return v.name == variable.name; });
+    const bool is_last =
+        std::ranges::none_of(variables.begin() + static_cast<std::ptrdiff_t>(i) + 1, variables.end(),
+                             [&](const ShellVariable& v) { return v.name == variable.name; });
     if (!is_last) continue;  // the last one holds
     const Place place = place_in(name, text, variable.at);
     const std::string from = concat(line_of(place), " ", variable.name);

@@ -30,9 +30,8 @@ void add(const Reading& r, std::string pointer, std::string json, Rank rank = Ra
 std::optional<i64> whole_number(std::string_view text) {
   i64 scale = 1;
   if (!text.empty()) {
-    constexpr std::pair<char, i64> kUnits[] = {{'k', 1000},          {'K', 1024},
-                                               {'m', 1'000'000},     {'M', 1 << 20},
-                                               {'g', 1'000'000'000}, {'G', 1 << 30}};
+    constexpr std::pair<char, i64> kUnits[] = {{'k', 1000},    {'K', 1024},          {'m', 1'000'000},
+                                               {'M', 1 << 20}, {'g', 1'000'000'000}, {'G', 1 << 30}};
     for (const auto& [unit, factor] : kUnits) {
       if (text.back() == unit) scale = factor;
     }
@@ -49,7 +48,8 @@ bool is_none(const Literal& value) {
 void read_integer(const Reading& r, std::string_view pointer) {
   const std::string& text = r.argument.value.text;
   if (text == "auto" || text == "-1")
-    return r.import.note(concat(r.argument.name, " ", text, " (", r.argument.from, "): the engine decides; left out"));
+    return r.import.note(
+        concat(r.argument.name, " ", text, " (", r.argument.from, "): the engine decides; left out"));
   const auto number = whole_number(text);
   if (!number) return wrong(r, "a whole number");
   add(r, std::string(pointer), json_of(*number));
@@ -75,18 +75,20 @@ void read_word(const Reading& r, std::string_view pointer, std::span<const Word>
     if (!word.to.empty()) add(r, std::string(pointer), json_of(word.to));
     return;
   }
-  r.import.note(concat(r.argument.name, " ", text, " (", r.argument.from, ") has no value in a config: left out"));
+  r.import.note(
+      concat(r.argument.name, " ", text, " (", r.argument.from, ") has no value in a config: left out"));
 }
 
 void read_dtype(const Reading& r, std::string_view pointer) {
-  constexpr Word kWords[] = {{"bfloat16", "bfloat16"}, {"float16", "float16"}, {"half", "float16"}, {"auto", ""}};
+  constexpr Word kWords[] = {
+      {"bfloat16", "bfloat16"}, {"float16", "float16"}, {"half", "float16"}, {"auto", ""}};
   read_word(r, pointer, kWords);
 }
 
 void read_kv_dtype(const Reading& r, std::string_view pointer) {
-  constexpr Word kWords[] = {{"bfloat16", "bfloat16"},     {"fp8", "fp8"},
-                             {"fp8_e4m3", "fp8"},          {"fp8_ds_mla", "fp8_ds_mla"},
-                             {"nvfp4_ds_mla", "nvfp4_ds_mla"}, {"auto", ""}};
+  constexpr Word kWords[] = {
+      {"bfloat16", "bfloat16"},         {"fp8", "fp8"}, {"fp8_e4m3", "fp8"}, {"fp8_ds_mla", "fp8_ds_mla"},
+      {"nvfp4_ds_mla", "nvfp4_ds_mla"}, {"auto", ""}};
   read_word(r, pointer, kWords);
 }
 
@@ -122,7 +124,8 @@ void read_speculation(const Reading& r, std::string_view pointer) {
     return add(r, std::string(pointer), json_of(*number));
   }
   if (value.type != Literal::Type::map) return wrong(r, "an object with num_speculative_tokens");
-  r.import.note(concat(r.argument.from, " states no num_speculative_tokens: the engine takes the draft's own"));
+  r.import.note(
+      concat(r.argument.from, " states no num_speculative_tokens: the engine takes the draft's own"));
 }
 
 void add_sizes(const Reading& r, const Literal& sizes, std::string_view pointer) {
@@ -152,8 +155,8 @@ void read_overrides(const Reading& r, std::string_view) {
   // A pattern alone is not enough: such builds keep keys of all layers.
   if (pattern || use_cache)
     add(r, "/deployment/indexer_cache", json_of(std::string_view(full_only ? "full_layers" : "all_layers")));
-  for (std::string_view name : {"max_position_embeddings", "num_experts_per_tok", "n_routed_experts", "index_topk",
-                                "num_hidden_layers"}) {
+  for (std::string_view name : {"max_position_embeddings", "num_experts_per_tok", "n_routed_experts",
+                                "index_topk", "num_hidden_layers"}) {
     const Literal* number = value.find(name);
     if (!number) continue;
     if (const auto whole = whole_number(number->text))
@@ -210,7 +213,8 @@ void import_expert_parallelism(Import& import, std::span<const EngineArgument> a
     if (argument.name == "enable_expert_parallel" && argument.value.type == Literal::Type::boolean)
       flag = argument.value.boolean ? &argument : nullptr;
     if (argument.name == "tensor_parallel_size" || argument.name == "data_parallel_size")
-      ranks = std::min<i64>(ranks * std::clamp<i64>(whole_number(argument.value.text).value_or(1), 1, 1024), 1 << 20);
+      ranks = std::min<i64>(ranks * std::clamp<i64>(whole_number(argument.value.text).value_or(1), 1, 1024),
+                            1 << 20);
   }
   if (flag) import.add({"/parallel/ep", json_of(ranks), concat(flag->from, ": tp x dp")});
 }
@@ -243,7 +247,9 @@ void import_arguments(Import& import, std::span<const EngineArgument> arguments)
 void assume_engine_defaults(Import& import, std::string_view from) {
   const std::string why = concat("engine default, not in ", from);
   const std::pair<std::string_view, std::string_view> defaults[] = {
-      {"/parallel/tp", "1"}, {"/parallel/dcp", "1"}, {"/deployment/gpu_memory_utilization", "0.92"},
+      {"/parallel/tp", "1"},
+      {"/parallel/dcp", "1"},
+      {"/deployment/gpu_memory_utilization", "0.92"},
       {"/deployment/num_speculative_tokens", "0"}};
   for (const auto& [pointer, json] : defaults)
     import.add({std::string(pointer), std::string(json), why, RowKind::assumed, Rank::assumed});

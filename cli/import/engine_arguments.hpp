@@ -1,4 +1,5 @@
-// An engine's arguments, however they were written (flags, a logged dict, launcher variables), to config rows.
+// An engine's arguments, however they were written (flags, a logged dict, launcher variables), to config
+// rows.
 #pragma once
 
 #include <span>

@@ -29,7 +29,8 @@ const Spelling kSpellings[] = {
     {"first_k_dense_replace", {"first_k_dense_replace"}},
     {"n_routed_experts", {"n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts"}},
     {"n_shared_experts", {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"}},
-    {"num_experts_per_tok", {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk"}},
+    {"num_experts_per_tok",
+     {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk"}},
     {"shared_expert_intermediate_size", {"shared_expert_intermediate_size", "shared_intermediate_size"}},
     {"num_attention_heads", {"num_attention_heads", "n_head"}},
     {"num_key_value_heads", {"num_key_value_heads"}},
@@ -48,15 +49,16 @@ const Spelling kSpellings[] = {
 };
 
 // Families whose intermediate_size is the experts' own.
-constexpr std::string_view kExpertIntermediate[] = {"mixtral",     "gpt_oss",  "minimax_m2", "minimax",
-                                                    "llama4_text", "llama4",   "phimoe",     "grok-1",
+constexpr std::string_view kExpertIntermediate[] = {"mixtral",     "gpt_oss", "minimax_m2", "minimax",
+                                                    "llama4_text", "llama4",  "phimoe",     "grok-1",
                                                     "dbrx",        "jamba"};
 
 class HfReader {
  public:
   HfReader(Import& import, const JsonDocument& document, std::string_view name)
       : import_(import), document_(document), name_(name), root_(document.root()), text_(document.root()) {
-    if (const JsonNode* nested = document.find(root_, "text_config"); nested && nested->type == JsonType::object)
+    if (const JsonNode* nested = document.find(root_, "text_config");
+        nested && nested->type == JsonType::object)
       text_ = *nested;
   }
 
@@ -82,7 +84,8 @@ class HfReader {
   std::string from(const JsonNode& node) const {
     return concat(line_of(document_.place(node)), " ", document_.key(node));
   }
-  void add(std::string_view pointer, std::string json, const JsonNode& node, RowKind kind = RowKind::imported) {
+  void add(std::string_view pointer, std::string json, const JsonNode& node,
+           RowKind kind = RowKind::imported) {
     import_.add({std::string(pointer), std::move(json), from(node), kind,
                  kind == RowKind::assumed ? Rank::assumed : Rank::checkpoint});
   }
@@ -113,7 +116,8 @@ class HfReader {
     }
     // One expert is a dense layer by another name.
     if (!first || (row.field == "n_routed_experts" && first->integer < 2)) return;
-    if (first->integer == 0 && row.field != "first_k_dense_replace" && row.field != "n_shared_experts") return;
+    if (first->integer == 0 && row.field != "first_k_dense_replace" && row.field != "n_shared_experts")
+      return;
     saw_experts_ = saw_experts_ || row.field == "n_routed_experts";
     add(concat("/model/", row.field), json_of(first->integer), *first);
   }
@@ -156,7 +160,8 @@ class HfReader {
           const std::string_view word = document_.text(*item);
           if (word != "full" && word != "shared" && word != "F" && word != "S")
             return fail(*item, ErrorCode::unknown_value,
-                        concat(key, " holds ", document_.raw(*item).substr(0, 40)), "full and shared are known");
+                        concat(key, " holds ", document_.raw(*item).substr(0, 40)),
+                        "full and shared are known");
           full += word == "full" || word == "F" ? 1 : 0;
         }
       } else {
@@ -172,8 +177,7 @@ class HfReader {
       const JsonNode* node = find(key);
       if (!node || node->type != JsonType::string) continue;
       const std::string_view dtype = document_.text(*node);
-      if (dtype == "bfloat16" || dtype == "float16")
-        return add("/deployment/dtype", json_of(dtype), *node);
+      if (dtype == "bfloat16" || dtype == "float16") return add("/deployment/dtype", json_of(dtype), *node);
       return import_.note(concat(from(*node), " ", dtype, " is no type of activations: left out"));
     }
   }
@@ -181,7 +185,8 @@ class HfReader {
   void read_quantization() {
     const JsonNode* quant = document_.find(root_, "quantization_config");
     if (!quant || quant->type == JsonType::null) quant = find("quantization_config");
-    const JsonNode* tail = quant && quant->type == JsonType::object ? document_.find(*quant, "hybrid_tr3_tail") : nullptr;
+    const JsonNode* tail =
+        quant && quant->type == JsonType::object ? document_.find(*quant, "hybrid_tr3_tail") : nullptr;
     if (!tail) tail = document_.find(root_, "hybrid_tr3_tail");
     if (tail) return read_trellis_tail(*tail);
     if (!quant) {
@@ -211,12 +216,14 @@ class HfReader {
                           (name == "modelopt" && algorithm && document_.text(*algorithm) == "NVFP4");
     if (is_nvfp4) return source("modelopt_nvfp4");
     if (name == "mxfp4") return source("fp4_e8m0_k32");
-    if (name == "fp8" || name == "FP8") return add("/quant/weights", json_of(std::string_view("fp8")), method);
+    if (name == "fp8" || name == "FP8")
+      return add("/quant/weights", json_of(std::string_view("fp8")), method);
     if (name == "compressed-tensors") {
       const JsonNode* format = document_.find(quant, "format");
       const std::string_view packing = format ? document_.text(*format) : "";
       if (packing == "pack-quantized") return source("compressed_tensors");
-      if (packing == "float-quantized") return add("/quant/weights", json_of(std::string_view("fp8")), *format);
+      if (packing == "float-quantized")
+        return add("/quant/weights", json_of(std::string_view("fp8")), *format);
       if (packing == "nvfp4-pack-quantized")
         return add("/quant/weights", json_of(std::string_view("nvfp4")), *format);
     }
@@ -229,8 +236,8 @@ class HfReader {
                             " is no whole number: experts of several widths; state /quant/tiers"));
       return;
     }
-    fail(method, ErrorCode::unsupported_source_format,
-         concat("quantisation ", name, " is not supported"), std::string(kSupported));
+    fail(method, ErrorCode::unsupported_source_format, concat("quantisation ", name, " is not supported"),
+         std::string(kSupported));
   }
 
   void read_trellis_tail(const JsonNode& tail) {
@@ -256,7 +263,8 @@ class HfReader {
         experts && experts->type == JsonType::integer)
       add("/model/n_routed_experts", json_of(experts->integer), *experts);
     const JsonNode* layers = document_.find(tail, "moe_layers");
-    const JsonNode* first = layers && layers->type == JsonType::array ? document_.first_child(*layers) : nullptr;
+    const JsonNode* first =
+        layers && layers->type == JsonType::array ? document_.first_child(*layers) : nullptr;
     if (first && first->type == JsonType::integer && !find("first_k_dense_replace"))
       add("/model/first_k_dense_replace", json_of(first->integer), *layers);
   }
@@ -280,7 +288,13 @@ std::string_view read_source(Import& import, const std::string& path, bool* fine
   auto text = read_text(path);
   *fine = static_cast<bool>(text);
   if (!text) {
-    import.problems.push_back({text.error(), Place{import.keep(path == "-" ? "stdin" : path), 0, 0, {}, 1}});
+    import.problems.push_back({text.error(), Place {
+                                 import.keep(path == "-" ? "stdin" : path),
+                                 0,
+                                 0,
+                                 {},
+                                 1
+                               }});
     return {};
   }
   return import.keep(std::move(*text));
@@ -299,7 +313,8 @@ void import_hf_text(Import& import, std::string_view name, std::string_view text
     return;
   }
   if (document.root().type != JsonType::object) {
-    import.fail(ErrorCode::wrong_type, document.place(document.root()), "a config.json must be an object", "");
+    import.fail(ErrorCode::wrong_type, document.place(document.root()), "a config.json must be an object",
+                "");
     return;
   }
   HfReader(import, document, name).read();

@@ -47,8 +47,8 @@ void write_fields(JsonWriter& writer, const Import& import, std::span<const Fiel
   for (const Field& field : fields) {
     const std::string pointer = concat(prefix, "/", field.name);
     const std::string inside = pointer + "/";
-    const bool has_members =
-        std::ranges::any_of(import.rows, [&](const ImportRow& row) { return row.pointer.starts_with(inside); });
+    const bool has_members = std::ranges::any_of(
+        import.rows, [&](const ImportRow& row) { return row.pointer.starts_with(inside); });
     if (field.type == FieldType::object && has_members) {
       writer.key(field.name).begin_object();
       write_fields(writer, import, field.fields, pointer);
@@ -152,10 +152,10 @@ void settle(Import& import) {
     const ImportRow& winner = kept.back();
     if (winner.json == row.json) continue;
     if (winner.rank == row.rank && winner.rank != Rank::command_line) {
-      import.fail(ErrorCode::invalid_value, Place{},
-                  concat(row.pointer, " is ", winner.json, " in ", winner.from, ", but ", row.json, " in ",
-                         row.from),
-                  concat("leave one out, or say which holds: --set ", row.pointer, "=VALUE"));
+      import.fail(
+          ErrorCode::invalid_value, Place{},
+          concat(row.pointer, " is ", winner.json, " in ", winner.from, ", but ", row.json, " in ", row.from),
+          concat("leave one out, or say which holds: --set ", row.pointer, "=VALUE"));
     } else if (row.kind != RowKind::assumed) {
       import.note(concat(row.pointer, ": ", winner.json, " (", winner.from, ") stands over ", row.json, " (",
                          row.from, ")"));
@@ -186,7 +186,8 @@ std::vector<Missing> missing_fields(const Import& import) {
   need("/deployment/dtype",
        "--hf CONFIG.JSON of the checkpoint, --dtype in the command, or --set /deployment/dtype=bfloat16");
   need("/deployment/max_num_batched_tokens",
-       "--max-num-batched-tokens in the command, or --set /deployment/max_num_batched_tokens=TOKENS; the engine's "
+       "--max-num-batched-tokens in the command, or --set /deployment/max_num_batched_tokens=TOKENS; the "
+       "engine's "
        "own default depends on its build and device");
   return missing;
 }
@@ -221,8 +222,8 @@ std::string provenance_table(const Import& import) {
     text.resize(std::max(width, text.size()), ' ');
     return text + "  ";
   };
-  std::string out = concat(padded("FIELD", pointer_width), padded("VALUE", value_width), padded("KIND", 8),
-                           "FROM\n");
+  std::string out =
+      concat(padded("FIELD", pointer_width), padded("VALUE", value_width), padded("KIND", 8), "FROM\n");
   for (const ImportRow& row : import.rows)
     out += concat(padded(row.pointer, pointer_width), padded(shown(row), value_width),
                   padded(std::string(name_of(row.kind)), 8), printable(row.from), "\n");

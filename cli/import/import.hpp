@@ -37,9 +37,9 @@ struct Import {
   std::vector<ImportRow> rows;
   std::vector<std::string> notes;
   std::vector<Problem> problems;
-  std::string model_name;                 // as the deployment names it; may be a path
-  std::string model_from;                 // where
-  std::string engine;                     // the engine's build, if a source shows it
+  std::string model_name;                  // as the deployment names it; may be a path
+  std::string model_from;                  // where
+  std::string engine;                      // the engine's build, if a source shows it
   std::vector<std::string> allowed_names;  // of our own environment, which ${NAME} may read
 
   void add(ImportRow row) { rows.push_back(std::move(row)); }

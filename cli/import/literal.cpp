@@ -144,7 +144,8 @@ class LiteralParser {
   bool word(Literal& out, int depth) {
     const std::size_t begin = at_;
     constexpr std::string_view kEnds = ",:]})({['\"<>=";
-    while (at_ < text_.size() && !is_space(text_[at_]) && kEnds.find(text_[at_]) == std::string_view::npos) ++at_;
+    while (at_ < text_.size() && !is_space(text_[at_]) && kEnds.find(text_[at_]) == std::string_view::npos)
+      ++at_;
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (word.empty()) return fail("a value was expected");
     if (at_ < text_.size() && text_[at_] == '(') {

@@ -29,9 +29,9 @@ struct LiteralMember {
 };
 
 struct ParsedLiteral {
-  Literal value;          // what was read, also ahead of a mistake
-  std::size_t end = 0;    // first byte behind it
-  std::string error;      // "" when it was read to its end
+  Literal value;        // what was read, also ahead of a mistake
+  std::size_t end = 0;  // first byte behind it
+  std::string error;    // "" when it was read to its end
   std::size_t error_at = 0;
   bool ended_early = false;  // the text ended inside the value
 };

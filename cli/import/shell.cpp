@@ -83,7 +83,8 @@ class ShellReader {
   }
 
   void escape() {
-    if (at_ + 1 >= text_.size()) return fail("a backslash at the end", "finish the line, or drop the backslash", at_);
+    if (at_ + 1 >= text_.size())
+      return fail("a backslash at the end", "finish the line, or drop the backslash", at_);
     // A continued line; editors on Windows leave a carriage return.
     if (text_[at_ + 1] == '\n') {
       at_ += 2;
@@ -154,8 +155,8 @@ class ShellReader {
       }
       return put();
     }
-    const auto expanded =
-        expand_variables(text_.substr(at_, size), [this](std::string_view name) { return value_of(name); }, false);
+    const auto expanded = expand_variables(
+        text_.substr(at_, size), [this](std::string_view name) { return value_of(name); }, false);
     if (!expanded.error.empty()) return fail(expanded.error, expanded.help, at_ + expanded.error_at);
     expanded_bytes_ += expanded.text.size();
     if (expanded_bytes_ > kLongestExpansion) return fail("variables of more than 1 MiB in all", "", at_);
@@ -196,10 +197,10 @@ class ShellReader {
     in_word_ = false;
     const std::size_t size = name_size(word_.text);
     const bool is_assignment = size > 0 && size < word_.text.size() && word_.text[size] == '=';
-    const bool ahead = command_.words.empty() ||
-                       (command_.words.size() == 1 &&
-                        (command_.words[0].text == "export" || command_.words[0].text == "env" ||
-                         command_.words[0].text == "exec"));
+    const bool ahead =
+        command_.words.empty() ||
+        (command_.words.size() == 1 && (command_.words[0].text == "export" ||
+                                        command_.words[0].text == "env" || command_.words[0].text == "exec"));
     if (is_assignment && ahead) {
       command_.variables.push_back({word_.text.substr(0, size), word_.text.substr(size + 1), word_.at});
       return;
@@ -216,8 +217,9 @@ class ShellReader {
         out_.variables.push_back(std::move(variable));
       }
     } else {
-      exports_all_ = exports_all_ || (command_.words[0].text == "set" && command_.words.size() > 1 &&
-                                      (command_.words[1].text == "-a" || command_.words.back().text == "allexport"));
+      exports_all_ =
+          exports_all_ || (command_.words[0].text == "set" && command_.words.size() > 1 &&
+                           (command_.words[1].text == "-a" || command_.words.back().text == "allexport"));
       command_.variables_ahead = out_.variables.size();
       out_.commands.push_back(std::move(command_));
     }
@@ -247,7 +249,8 @@ class ShellReader {
 };
 
 // One "NAME…" between braces.
-void expand_braced(std::string_view inside, const ShellLookup& lookup, bool dollar_escape, int depth, Expanded& out) {
+void expand_braced(std::string_view inside, const ShellLookup& lookup, bool dollar_escape, int depth,
+                   Expanded& out) {
   const std::size_t size = name_size(inside);
   const std::string name(inside.substr(0, size));
   std::string_view rest = inside.substr(size);
@@ -259,8 +262,9 @@ void expand_braced(std::string_view inside, const ShellLookup& lookup, bool doll
   const auto value = lookup(name);
   if (rest.empty()) {
     if (!value)
-      return fail(concat("${", name, "} is not set here"),
-                  concat("set it, write ${", name, ":-default}, or allow the environment's with --allow-env ", name));
+      return fail(
+          concat("${", name, "} is not set here"),
+          concat("set it, write ${", name, ":-default}, or allow the environment's with --allow-env ", name));
     out.text += *value;
     return;
   }
@@ -269,7 +273,8 @@ void expand_braced(std::string_view inside, const ShellLookup& lookup, bool doll
   if (colon) rest.remove_prefix(1);
   const char sign = rest.empty() ? '\0' : rest[0];
   if (sign != '-' && sign != '+' && sign != '?' && sign != '=')
-    return fail(concat("${", inside, "} is not understood"), "${NAME}, ${NAME:-default}, ${NAME-default} and ${NAME:?message} are");
+    return fail(concat("${", inside, "} is not understood"),
+                "${NAME}, ${NAME:-default}, ${NAME-default} and ${NAME:?message} are");
   const bool is_set = value && !(colon && value->empty());
   if (sign == '?' && !is_set)
     return fail(concat("${", name, "} is not set: ", rest.substr(1)),
@@ -331,6 +336,8 @@ Expanded expand_variables(std::string_view text, const ShellLookup& lookup, bool
   return out;
 }
 
-ShellText read_shell(std::string_view text, const ShellLookup& lookup) { return ShellReader(text, lookup).read(); }
+ShellText read_shell(std::string_view text, const ShellLookup& lookup) {
+  return ShellReader(text, lookup).read();
+}
 
 }  // namespace moeplan

@@ -55,6 +55,7 @@ struct Expanded {
   std::size_t error_at = 0;
 };
 // `dollar_escape`: "$$" is a dollar sign, as in compose files.
-Expanded expand_variables(std::string_view text, const ShellLookup& lookup, bool dollar_escape, int depth = 0);
+Expanded expand_variables(std::string_view text, const ShellLookup& lookup, bool dollar_escape,
+                          int depth = 0);
 
 }  // namespace moeplan

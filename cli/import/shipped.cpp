@@ -46,10 +46,11 @@ constexpr Alias kAliases[] = {
 
 // Words behind a model's name that leave its geometry alone: formats, finetunes, sizes.
 constexpr std::string_view kNoise[] = {
-    "exl3", "exl2", "tr3",  "nvfp4", "fp8",      "fp4",      "mxfp4", "bf16",  "fp16",  "awq",   "gptq",
-    "int4", "int8", "w4a16", "w4a8", "w8a8",     "mtp",      "instruct", "thinking", "chat", "base", "it",
-    "hf",   "fp",   "v0.1", "v0.3",  "speciale", "exp",      "terminus", "zero", "128e",  "17b", "dynamic",
-    "modelopt", "quantized", "class", "671b", "753b", "236b", "0324", "0528", "0711", "0905", "2507", "mcg"};
+    "exl3",     "exl2",     "tr3",  "nvfp4", "fp8",   "fp4",     "mxfp4",    "bf16",      "fp16",
+    "awq",      "gptq",     "int4", "int8",  "w4a16", "w4a8",    "w8a8",     "mtp",       "instruct",
+    "thinking", "chat",     "base", "it",    "hf",    "fp",      "v0.1",     "v0.3",      "speciale",
+    "exp",      "terminus", "zero", "128e",  "17b",   "dynamic", "modelopt", "quantized", "class",
+    "671b",     "753b",     "236b", "0324",  "0528",  "0711",    "0905",     "2507",      "mcg"};
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -131,7 +132,8 @@ bool add_section(Import& import, std::string_view name, std::string_view text, s
     if (child->type == JsonType::null || key == "source" || key == "memory_note" || key.starts_with("x-") ||
         key == rows.leave_out)
       continue;
-    import.add({concat(rows.section, "/", key), std::string(document.raw(*child)), rows.from, rows.kind, rows.rank});
+    import.add(
+        {concat(rows.section, "/", key), std::string(document.raw(*child)), rows.from, rows.kind, rows.rank});
   }
   return true;
 }
@@ -147,7 +149,7 @@ bool add_file_or_shipped(Import& import, const std::string& name, std::span<cons
   if (name.ends_with(".json")) {
     auto text = read_text(name);
     if (!text) {
-      import.problems.push_back({text.error(), Place{import.keep(name), 0, 0, {}, 1}});
+      import.problems.push_back({text.error(), Place { import.keep(name), 0, 0, {}, 1 }});
       return false;
     }
     rows.from = concat(name, " (", flag, ")");
@@ -196,14 +198,13 @@ void assume_model(Import& import) {
   }
   const ShippedFile* file = find_shipped(shipped_models(), alias->stem);
   MOEPLAN_CHECK(file, "an alias of a model that is not shipped");
-  add_section<ModelShape>(
-      import, "shipped", file->text, model_fields(),
-      {.section = "/model",
-       .rank = Rank::assumed,
-       .kind = RowKind::assumed,
-       .from = concat("from name \"", last_part(import.model_name), "\" (", import.model_from, "): shipped ",
-                      file->stem),
-       .leave_out = alias->same_indexer ? "" : "index_full_layers"});
+  add_section<ModelShape>(import, "shipped", file->text, model_fields(),
+                          {.section = "/model",
+                           .rank = Rank::assumed,
+                           .kind = RowKind::assumed,
+                           .from = concat("from name \"", last_part(import.model_name), "\" (",
+                                          import.model_from, "): shipped ", file->stem),
+                           .leave_out = alias->same_indexer ? "" : "index_full_layers"});
 }
 
 }  // namespace moeplan

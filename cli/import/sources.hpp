@@ -14,7 +14,8 @@ namespace moeplan {
 void import_hf(Import& import, const std::string& path);
 void import_hf_text(Import& import, std::string_view name, std::string_view text);
 
-// The header of a .safetensors file, or the index of a checkpoint and the headers it names. No weights are read.
+// The header of a .safetensors file, or the index of a checkpoint and the headers it names. No weights are
+// read.
 void import_safetensors(Import& import, const std::string& path);
 // A header's JSON, as it stands behind the length.
 void import_safetensors_header(Import& import, std::string_view name, std::string_view json, bool is_whole);
@@ -32,8 +33,8 @@ void import_env_text(Import& import, std::string_view name, std::string_view tex
 // A service of a compose file. Files it names are read when they stay in its folder.
 void import_compose(Import& import, const std::string& path, const std::string& service);
 // `folder` is where named files are looked up; "" refuses them all.
-void import_compose_text(Import& import, std::string_view name, std::string_view text, const std::string& folder,
-                         const std::string& service);
+void import_compose_text(Import& import, std::string_view name, std::string_view text,
+                         const std::string& folder, const std::string& service);
 
 // A Deployment, StatefulSet, LeaderWorkerSet or Pod; `object` chooses by metadata.name.
 void import_k8s(Import& import, const std::string& path, const std::string& object);

@@ -14,16 +14,14 @@ namespace {
 struct ShortFlag {
   std::string_view flag, name;
 };
-constexpr ShortFlag kShortFlags[] = {{"-tp", "tensor_parallel_size"},
-                                     {"-pp", "pipeline_parallel_size"},
-                                     {"-dp", "data_parallel_size"},
-                                     {"-dcp", "decode_context_parallel_size"},
-                                     {"-ep", "enable_expert_parallel"},
-                                     {"-q", "quantization"},
-                                     {"-sc", "speculative_config"},
-                                     {"-cc", "compilation_config"}};
+constexpr ShortFlag kShortFlags[] = {
+    {"-tp", "tensor_parallel_size"},   {"-pp", "pipeline_parallel_size"},
+    {"-dp", "data_parallel_size"},     {"-dcp", "decode_context_parallel_size"},
+    {"-ep", "enable_expert_parallel"}, {"-q", "quantization"},
+    {"-sc", "speculative_config"},     {"-cc", "compilation_config"}};
 
-// Flags with a value of ours, for "did you mean"; flags that take no value, so that the model behind one is seen.
+// Flags with a value of ours, for "did you mean"; flags that take no value, so that the model behind one is
+// seen.
 constexpr std::string_view kKnown[] = {"tensor_parallel_size",
                                        "pipeline_parallel_size",
                                        "data_parallel_size",
@@ -40,16 +38,26 @@ constexpr std::string_view kKnown[] = {"tensor_parallel_size",
                                        "quantization",
                                        "dtype",
                                        "model"};
-constexpr std::string_view kSwitches[] = {"enable_expert_parallel",  "trust_remote_code",
-                                          "enable_prefix_caching",   "enable_chunked_prefill",
-                                          "enable_auto_tool_choice", "enforce_eager",
-                                          "disable_log_requests",    "disable_log_stats",
-                                          "async_scheduling",        "disable_custom_all_reduce",
-                                          "enable_dbo",              "enable_eplb",
-                                          "enable_force_include_usage", "enable_prompt_tokens_details",
-                                          "language_model_only",     "headless",
-                                          "skip_mm_profiling",       "enable_sleep_mode",
-                                          "disable_uvicorn_access_log", "enable_return_routed_experts"};
+constexpr std::string_view kSwitches[] = {"enable_expert_parallel",
+                                          "trust_remote_code",
+                                          "enable_prefix_caching",
+                                          "enable_chunked_prefill",
+                                          "enable_auto_tool_choice",
+                                          "enforce_eager",
+                                          "disable_log_requests",
+                                          "disable_log_stats",
+                                          "async_scheduling",
+                                          "disable_custom_all_reduce",
+                                          "enable_dbo",
+                                          "enable_eplb",
+                                          "enable_force_include_usage",
+                                          "enable_prompt_tokens_details",
+                                          "language_model_only",
+                                          "headless",
+                                          "skip_mm_profiling",
+                                          "enable_sleep_mode",
+                                          "disable_uvicorn_access_log",
+                                          "enable_return_routed_experts"};
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -103,7 +111,8 @@ class FlagReader {
       earlier.place = place(word);
       return;
     }
-    arguments_.push_back({std::move(name), std::move(value), concat(place_text(word), " ", flag), place(word)});
+    arguments_.push_back(
+        {std::move(name), std::move(value), concat(place_text(word), " ", flag), place(word)});
   }
 
   std::size_t read_flag(std::size_t i) {
@@ -122,7 +131,8 @@ class FlagReader {
       member = name.substr(dot + 1);
       name.resize(dot);
     }
-    const bool is_switch = std::ranges::find(kSwitches, name) != std::end(kSwitches) || name.starts_with("no_");
+    const bool is_switch =
+        std::ranges::find(kSwitches, name) != std::end(kSwitches) || name.starts_with("no_");
     if (is_switch && equals == std::string::npos) {
       const bool off = name.starts_with("no_");
       Literal on;
@@ -141,7 +151,8 @@ class FlagReader {
       while (name == "cudagraph_capture_sizes" && end < words.size() && !is_flag(words[end].text))
         value += " " + words[end++].text;
     } else if (std::ranges::find(kKnown, name) != std::end(kKnown)) {
-      import_.fail(ErrorCode::invalid_value, place(word), concat(flag, " has no value"), concat("write ", flag, " VALUE"));
+      import_.fail(ErrorCode::invalid_value, place(word), concat(flag, " has no value"),
+                   concat("write ", flag, " VALUE"));
       return end;
     }
     note_typo(name, flag);
@@ -192,9 +203,10 @@ class FlagReader {
     if (value.starts_with('{')) {
       auto parsed = parse_literal(value);
       if (!parsed.error.empty() || value.find_first_not_of(" \t\r\n", parsed.end) != std::string::npos) {
-        import_.fail(ErrorCode::invalid_json, place(word),
-                     concat(flag, " is no JSON object: ", parsed.error.empty() ? "text behind it" : parsed.error),
-                     "quote it for the shell: '{\"name\": 3}'");
+        import_.fail(
+            ErrorCode::invalid_json, place(word),
+            concat(flag, " is no JSON object: ", parsed.error.empty() ? "text behind it" : parsed.error),
+            "quote it for the shell: '{\"name\": 3}'");
         return;
       }
       parsed.value.text = value;
@@ -229,13 +241,15 @@ std::size_t first_engine_flag(const std::vector<ShellWord>& words) {
 }
 
 // "docker run -e A=b": the container's environment.
-void container_variables(const std::vector<ShellWord>& words, std::size_t end, std::vector<ShellVariable>& variables) {
+void container_variables(const std::vector<ShellWord>& words, std::size_t end,
+                         std::vector<ShellVariable>& variables) {
   for (std::size_t i = 0; i + 1 < end && i + 1 < words.size(); ++i) {
     std::string text;
     if (words[i].text == "-e" || words[i].text == "--env") text = words[i + 1].text;
     if (words[i].text.starts_with("--env=")) text = words[i].text.substr(6);
     const auto equals = text.find('=');
-    if (equals != std::string::npos) variables.push_back({text.substr(0, equals), text.substr(equals + 1), words[i].at});
+    if (equals != std::string::npos)
+      variables.push_back({text.substr(0, equals), text.substr(equals + 1), words[i].at});
   }
 }
 
@@ -250,7 +264,8 @@ bool import_command(Import& import, CommandText command, int depth) {
   // "bash -c 'vllm serve …'"
   for (std::size_t i = 0; i + 1 < command.words.size(); ++i) {
     const std::string& flag = command.words[i].text;
-    if (i == 0 || !is_shell(command.words[i - 1].text) || !flag.starts_with('-') || !flag.ends_with('c')) continue;
+    if (i == 0 || !is_shell(command.words[i - 1].text) || !flag.starts_with('-') || !flag.ends_with('c'))
+      continue;
     if (depth > 4) return false;
     return import_shell(import, command.name, command.words[i + 1].text, command.variables,
                         command_place(command, command.words[i + 1]), depth + 1);
@@ -271,7 +286,8 @@ bool import_command(Import& import, CommandText command, int depth) {
   for (const ShellVariable& variable : last) {
     const Place place = command_place(command, {"", variable.at});
     if (!variable.exported && takes_variable(variable.name)) {
-      import.note(concat(line_of(place), " sets ", variable.name, " without export: the engine does not see it"));
+      import.note(
+          concat(line_of(place), " sets ", variable.name, " without export: the engine does not see it"));
       continue;
     }
     import_variable(import, variable.name, variable.value, concat(line_of(place), " ", variable.name));
@@ -297,7 +313,8 @@ bool import_shell(Import& import, std::string_view name, std::string_view text,
   }
   int engines = 0;
   for (ShellCommand& command : shell.commands) {
-    CommandText words{.name = name, .text = fixed_place ? std::string_view{} : text, .fixed_place = fixed_place};
+    CommandText words{
+        .name = name, .text = fixed_place ? std::string_view{} : text, .fixed_place = fixed_place};
     words.variables = outer;
     words.variables.insert(words.variables.end(), shell.variables.begin(),
                            shell.variables.begin() + static_cast<std::ptrdiff_t>(command.variables_ahead));
@@ -305,8 +322,8 @@ bool import_shell(Import& import, std::string_view name, std::string_view text,
     words.words = std::move(command.words);
     const bool starts = first_engine_flag(words.words) != std::string::npos;
     if (starts && ++engines > 1) {
-      import.fail(ErrorCode::invalid_value, command_place(words, words.words[0]), "a second engine is started here",
-                  "give one command a file");
+      import.fail(ErrorCode::invalid_value, command_place(words, words.words[0]),
+                  "a second engine is started here", "give one command a file");
       return true;
     }
     if (!starts && engines > 0) continue;
@@ -317,8 +334,8 @@ bool import_shell(Import& import, std::string_view name, std::string_view text,
 
 void import_vllm_text(Import& import, std::string_view name, std::string_view text) {
   if (import_shell(import, name, text, {}, std::nullopt, 0)) return;
-  import.fail(ErrorCode::invalid_value, Place{.source = name, .line = 1, .column = 1,
-                                              .text = text.substr(0, text.find('\n'))},
+  import.fail(ErrorCode::invalid_value,
+              Place{.source = name, .line = 1, .column = 1, .text = text.substr(0, text.find('\n'))},
               "no engine is started here", "a command such as: vllm serve MODEL --tensor-parallel-size 4");
 }
 
@@ -333,8 +350,9 @@ void import_vllm_words(Import& import, std::vector<std::string> words, std::stri
   // The words come from a shell that has split and expanded them.
   for (std::string& word : words) {
     const auto equals = word.find('=');
-    const bool is_name = equals != std::string::npos && equals > 0 &&
-                         word.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == equals;
+    const bool is_name =
+        equals != std::string::npos && equals > 0 &&
+        word.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == equals;
     const bool ahead = command.words.empty() || (command.words.size() == 1 && command.words[0].text == "env");
     if (is_name && ahead)
       command.variables.push_back({word.substr(0, equals), word.substr(equals + 1), 0});

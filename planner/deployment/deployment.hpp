@@ -62,7 +62,7 @@ inline constexpr std::string_view kWeightFormatNames[] = {"exl3", "nvfp4", "mxfp
 struct Quantization {
   std::optional<SourceFormat> source_format;
   std::optional<WeightFormat> weights;  // where the source format does not say it
-  std::optional<i64> bits;              // a weight, for Trellis checkpoints; with tiers: of the draft's experts
+  std::optional<i64> bits;  // a weight, for Trellis checkpoints; with tiers: of the draft's experts
   std::vector<QuantTier> tiers;
   MixedForm mixed_form = MixedForm::one_grid;
   std::optional<i64> checkpoint_tp;  // ranks the checkpoint was sliced for
@@ -140,7 +140,7 @@ struct Deployment {
   std::optional<DeviceSettings> device;
   std::optional<EngineSettings> engine;  // "deployment" in a config
   std::optional<Measured> measured;
-  std::vector<PlanRequest> plans;        // stated explicitly
+  std::vector<PlanRequest> plans;  // stated explicitly
 };
 
 }  // namespace moeplan
