@@ -117,8 +117,12 @@ Place place_in(std::string_view source, std::string_view text, std::size_t at, s
   return place;
 }
 
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// Without folders: a config travels, and says the same on every machine.
 std::string line_of(const Place& place) {
-  return place.line > 0 ? concat(place.source, ":", place.line) : std::string(place.source);
+  return place.line > 0 ? concat(base_name(place.source), ":", place.line)
+                        : std::string(base_name(place.source));
 }
 
 std::string json_of(std::string_view text) {
@@ -224,9 +228,14 @@ std::string provenance_table(const Import& import) {
   };
   std::string out =
       concat(padded("FIELD", pointer_width), padded("VALUE", value_width), padded("KIND", 8), "FROM\n");
-  for (const ImportRow& row : import.rows)
+  std::string_view above;
+  for (const ImportRow& row : import.rows) {
+    // Most of a model's fields are from one place.
+    const std::string from = row.from == above ? "\"" : printable(row.from);
+    above = row.from;
     out += concat(padded(row.pointer, pointer_width), padded(shown(row), value_width),
-                  padded(std::string(name_of(row.kind)), 8), printable(row.from), "\n");
+                  padded(std::string(name_of(row.kind)), 8), from, "\n");
+  }
   for (const std::string& text : import.notes) out += concat("note  ", printable(text), "\n");
   return out;
 }

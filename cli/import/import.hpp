@@ -57,6 +57,8 @@ struct Import {
 
 // Line and column of byte `at` of `text`.
 Place place_in(std::string_view source, std::string_view text, std::size_t at, std::size_t width = 1);
+// The part of a path behind its folders.
+std::string_view base_name(std::string_view path);
 // "file:3"
 std::string line_of(const Place& place);
 

@@ -12,7 +12,8 @@ namespace {
 
 class LogRows {
  public:
-  LogRows(Import& import, const EngineLog& log) : import_(import), log_(log), name_(import.keep(log.name)) {}
+  LogRows(Import& import, const EngineLog& log)
+      : import_(import), log_(log), path_(import.keep(log.name)), name_(base_name(path_)) {}
 
   void add_all() {
     add_arguments();
@@ -43,7 +44,7 @@ class LogRows {
       if (!value || std::ranges::find(arguments, as, &EngineArgument::name) != arguments.end()) return;
       if (value->type == Literal::Type::none && as != "speculative_config") return;
       arguments.push_back({std::string(as), *value, concat(name_, ":", dump.line, " ", name),
-                           Place{.source = name_, .line = dump.line, .column = dump.column}});
+                           Place{.source = path_, .line = dump.line, .column = dump.column}});
     };
     if (log_.config) {
       const Literal* compilation = log_.config->value.find("compilation_config");
@@ -102,7 +103,7 @@ class LogRows {
       if (tier.items.size() != 2 || !whole(tier.items[0].text, values[0]) ||
           !whole(tier.items[1].text, values[1]))
         return import_.fail(
-            ErrorCode::invalid_value, Place{.source = name_, .line = tiers->line, .column = tiers->column},
+            ErrorCode::invalid_value, Place{.source = path_, .line = tiers->line, .column = tiers->column},
             concat("tiers ", tiers->text, " are no (bits, experts) pairs"), "is the line whole?");
       json += concat(json.empty() ? "" : ", ", "{\"bits\": ", values[0], ", \"experts\": ", values[1], "}");
       experts += values[1];
@@ -204,9 +205,7 @@ class LogRows {
     }
     if (const LogFigure* disabled = log_.first(LogKey::graph_profiling_disabled))
       add("/measured/graph_profiling_disabled", "true", *disabled, RowKind::measured);
-    if (any)
-      import_.add({"/measured/source", json_of(name_.substr(name_.rfind('/') + 1)), std::string(name_),
-                   RowKind::measured});
+    if (any) import_.add({"/measured/source", json_of(name_), std::string(name_), RowKind::measured});
   }
 
   static bool whole(std::string_view text, i64& value) {
@@ -218,7 +217,7 @@ class LogRows {
 
   Import& import_;
   const EngineLog& log_;
-  std::string_view name_;
+  std::string_view path_, name_;
 };
 
 }  // namespace

@@ -190,8 +190,8 @@ void add_format(Import& import, const Experts& experts, std::string_view name) {
     return experts.suffixes.find(suffix) != experts.suffixes.end();
   };
   const auto add = [&](std::string_view pointer, std::string_view value, std::string_view what) {
-    import.add({std::string(pointer), json_of(value), concat(name, " tensors *.", what), RowKind::imported,
-                Rank::checkpoint});
+    import.add({std::string(pointer), json_of(value), concat(base_name(name), " tensors *.", what),
+                RowKind::imported, Rank::checkpoint});
   };
   if (has("trellis")) return add("/quant/source_format", "exl3_trellis_mcg", "trellis");
   if (has("weight_scale_2")) return add("/quant/source_format", "modelopt_nvfp4", "weight_scale_2");
@@ -211,7 +211,8 @@ void add_rows(Import& import, const Experts& experts, std::string_view name, boo
         is_whole ? "moeplan plans mixture-of-experts models" : "give another shard, or the index");
   const auto add = [&](std::string_view pointer, i64 value, std::string_view what,
                        Rank rank = Rank::checkpoint) {
-    import.add({std::string(pointer), json_of(value), concat(name, " ", what), RowKind::imported, rank});
+    import.add(
+        {std::string(pointer), json_of(value), concat(base_name(name), " ", what), RowKind::imported, rank});
   };
   i64 count = 0;
   for (const auto& [layer, last] : experts.last_expert) count = std::max(count, last + 1);
@@ -238,8 +239,8 @@ void add_rows(Import& import, const Experts& experts, std::string_view name, boo
   std::string json;
   for (const auto& [bits, number] : *tiers)
     json += concat(json.empty() ? "" : ", ", "{\"bits\": ", bits, ", \"experts\": ", number, "}");
-  import.add({"/quant/tiers", concat("[", json, "]"), concat(name, " shapes of *.trellis"), RowKind::imported,
-              Rank::checkpoint});
+  import.add({"/quant/tiers", concat("[", json, "]"), concat(base_name(name), " shapes of *.trellis"),
+              RowKind::imported, Rank::checkpoint});
 }
 
 bool read_json(Import& import, std::string_view name, std::string_view json, Experts& experts,

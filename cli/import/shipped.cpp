@@ -74,7 +74,7 @@ std::vector<std::string> words_of(std::string_view name) {
 
 std::string_view last_part(std::string_view path) {
   while (path.ends_with('/')) path.remove_suffix(1);
-  return path.substr(path.rfind('/') + 1);
+  return base_name(path);
 }
 
 bool is_noise(std::string_view word) {
@@ -152,7 +152,7 @@ bool add_file_or_shipped(Import& import, const std::string& name, std::span<cons
       import.problems.push_back({text.error(), Place { import.keep(name), 0, 0, {}, 1 }});
       return false;
     }
-    rows.from = concat(name, " (", flag, ")");
+    rows.from = concat(base_name(name), " (", flag, ")");
     return add_section<Section>(import, import.keep(name), import.keep(std::move(*text)), fields, rows);
   }
   std::vector<std::string_view> stems;

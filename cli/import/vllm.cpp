@@ -59,8 +59,6 @@ constexpr std::string_view kSwitches[] = {"enable_expert_parallel",
                                           "disable_uvicorn_access_log",
                                           "enable_return_routed_experts"};
 
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 bool is_flag(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
 }
