@@ -139,7 +139,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool end_object() override {
-    if (depth_ == 2 && section_ != "__metadata__" && section_ != "weight_map" && rank_ > 0) {
+    if (depth_ == 2 && section_ != "__metadata__" && section_ != "weight_map" && !dtype_.empty()) {
       take_tensor(experts_, section_, dtype_, shape_);
       if (!count()) return false;
     }

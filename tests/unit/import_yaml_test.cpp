@@ -160,7 +160,7 @@ TEST_CASE(
     CHECK(import.model_name == "org/M");
     CHECK(value_at(import, "/parallel/tp") == "4");
     CHECK(value_at(import, "/deployment/env/VLLM_EXL3_TRELLIS_MAX_M") == "\"64\"");
-    CHECK(from_of(import, "/deployment/env/VLLM_EXL3_TRELLIS_MAX_M") == "k8s.yml:18 VLLM_EXL3_TRELLIS_MAX_M");
+    CHECK(from_of(import, "/deployment/env/VLLM_EXL3_TRELLIS_MAX_M") == "k8s.yml:17 VLLM_EXL3_TRELLIS_MAX_M");
   }
   const Import group = import_k8s_of(
       "kind: LeaderWorkerSet\nspec:\n  leaderWorkerTemplate:\n    leaderTemplate:\n      spec:\n        "
