@@ -184,7 +184,8 @@ std::vector<Missing> missing_fields(const Import& import) {
   const ImportRow* format = find_row(import, "/quant/source_format");
   if (format && format->json == json_of(std::string_view("exl3_trellis_mcg")) &&
       !find_row(import, "/quant/tiers"))
-    need("/quant/bits", "--hf CONFIG.JSON of the checkpoint, or --set /quant/bits=BITS");
+    need("/quant/bits",
+         "--hf CONFIG.JSON of the checkpoint, or --set /quant/bits=BITS (mixed widths: /quant/tiers)");
   need("/parallel/tp", "--set /parallel/tp=RANKS");
   need("/device/sm_count", "--device NAME, or --set /device/sm_count=COUNT");
   need("/deployment/dtype",

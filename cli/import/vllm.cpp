@@ -85,9 +85,7 @@ class FlagReader {
   }
 
  private:
-  std::string place_text(const ShellWord& word) const {
-    return command_.text.empty() ? std::string(command_.name) : line_of(place(word));
-  }
+  std::string place_text(const ShellWord& word) const { return line_of(place(word)); }
   Place place(const ShellWord& word) const { return command_place(command_, word); }
 
   static Literal text_literal(std::string text) {

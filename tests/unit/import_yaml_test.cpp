@@ -81,6 +81,7 @@ TEST_CASE("environments are maps, lists, merged anchors and files beside the com
         "moe.env:2 VLLM_EXL3_TRELLIS_BLOCK_M");
   CHECK(value_at(import, "/deployment/env/VLLM_EXL3_PREFILL_CAPACITY") == "\"1024\"");
   CHECK(value_at(import, "/deployment/max_num_batched_tokens") == "2048");
+  CHECK(from_of(import, "/deployment/max_num_batched_tokens") == "compose.yml:9 --max-num-batched-tokens");
 }
 
 TEST_CASE("files named inside a compose file stay under its folder") {
