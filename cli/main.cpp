@@ -9,6 +9,9 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <string_view>
+#include <tuple>
+#include "planner/core/text.hpp"
 
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
@@ -45,6 +48,7 @@ std::string check_set(const std::string& set) {
 struct CommandLine {
   ConfigOptions configs;
   BatchOptions batch;
+  ImportOptions import;
   std::string format = "table";
   std::string explain_topic;
   bool with_steps = false;
@@ -127,8 +131,57 @@ void add_batch(CLI::App& app, CommandLine& line) {
   command->add_flag("--fail-on-error", line.batch.fail_on_error, "Exit 1 when any response is an error");
 }
 
+void add_import(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("import", "Turn what is deployed into a config that says where it is from");
+  command->footer(
+      "Examples:\n  moeplan import log vllm.log | moeplan size -c -\n"
+      "  moeplan import vllm --hf config.json --device rtx-pro-6000-blackwell -- vllm serve MODEL -tp 4\n"
+      "  moeplan import compose compose.yml --service glm52 --hf config.json --device h200-sxm\n"
+      "The config goes to stdout, where its fields are from to stderr. What is missing is named, never "
+      "guessed.");
+  command
+      ->add_option("source", line.import.source,
+                   "What is read: " + CLI::detail::join(import_source_names(), ", "))
+      ->required()
+      ->check(CLI::IsMember(import_source_names()))
+      ->type_name("SOURCE");
+  command->add_option("file", line.import.file, "File or folder to read; - is standard input")
+      ->type_name("FILE");
+  const std::tuple<const char*, std::string*, const char*, const char*> texts[] = {
+      {"--service", &line.import.service, "Service of a compose file, or object of a manifest", "NAME"},
+      {"--hf", &line.import.hf, "The checkpoint's config.json, or its folder", "PATH"},
+      {"--safetensors", &line.import.safetensors, "A checkpoint file or index; only headers are read",
+       "PATH"},
+      {"--env", &line.import.env, "A dotenv file", "FILE"},
+      {"--log", &line.import.log, "An engine's log", "FILE"},
+      {"--model", &line.import.model, "A shipped model, or a file of that form", "NAME"},
+      {"--device", &line.import.device, "A shipped device, or a file of that form", "NAME"},
+      {"--contract", &line.import.contract, "The contract the engine runs", "ID"},
+      {"--name", &line.import.name, "What to call the deployment", "TEXT"}};
+  for (const auto& [flag, target, doc, type] : texts)
+    command->add_option(flag, *target, doc)->type_name(type);
+  command->add_option("--set", line.import.sets, "State one field: /json/pointer=value; repeatable")
+      ->take_all()
+      ->type_name("PTR=VALUE");
+  command
+      ->add_option("--allow-env", line.import.environment, "Let ${NAME} in the sources read the environment")
+      ->take_all()
+      ->type_name("NAME");
+  command->add_flag("-q,--quiet", line.import.quiet, "No table on stderr");
+  add_verbosity(*command, line);
+}
+
 int run(int argc, char** argv) {
   CommandLine line;
+  // An engine's command line is its own; it is not parsed as ours.
+  if (argc > 2 && std::string_view(argv[1]) == "import") {
+    char** mark = std::find(argv + 2, argv + argc, std::string_view("--"));
+    if (mark != argv + argc) {
+      line.import.words.assign(mark + 1, argv + argc);
+      argc = static_cast<int>(mark - argv);
+    }
+  }
   line.configs.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
   app.footer("Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 70 a bug.");
@@ -138,6 +191,7 @@ int run(int argc, char** argv) {
   add_explain(app, line);
   add_capacity(app, line);
   add_batch(app, line);
+  add_import(app, line);
   app.add_subcommand("schema", "Print the JSON Schema of a config");
   CLI::App* help = app.add_subcommand("help", "What an error word means");
   help->add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
@@ -174,6 +228,8 @@ int run(int argc, char** argv) {
     code = run_capacity({line.configs, line.probe, line.list_buffers});
   } else if (app.got_subcommand("batch")) {
     code = run_batch(line.batch);
+  } else if (app.got_subcommand("import")) {
+    code = run_import(std::move(line.import));
   } else if (app.got_subcommand("schema")) {
     code = run_schema();
   } else if (app.got_subcommand("help")) {

@@ -33,6 +33,18 @@ struct BatchOptions {
   bool fail_on_error = false;
 };
 
+struct ImportOptions {
+  std::string source;                     // hf, safetensors, vllm, compose, k8s, env or log
+  std::string file;                       // what it reads; "-" is standard input
+  std::vector<std::string> words;         // behind "--": the engine's command line
+  std::string service;                    // compose: the service; k8s: the object
+  std::string hf, safetensors, env, log;  // further sources
+  std::string model, device, contract, name;
+  std::vector<std::string> sets;         // "/json/pointer=value"
+  std::vector<std::string> environment;  // names that ${NAME} may read
+  bool quiet = false;
+};
+
 struct CapacityOptions {
   ConfigOptions configs;
   bool probe = false;         // compare with this machine's GPUs
@@ -44,6 +56,8 @@ ExitCode run_size(const ConfigOptions& options);
 ExitCode run_explain(const ExplainOptions& options);
 ExitCode run_capacity(const CapacityOptions& options);
 ExitCode run_batch(const BatchOptions& options);
+ExitCode run_import(ImportOptions options);
+std::vector<std::string> import_source_names();
 ExitCode run_schema();
 ExitCode run_version(bool verbose);
 ExitCode run_help(const std::string& topic);

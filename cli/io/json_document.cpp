@@ -419,7 +419,7 @@ std::string JsonDocument::pointer(const JsonNode& node) const {
 }
 
 Place JsonDocument::place_at(std::uint32_t source, std::size_t begin, std::size_t end) const {
-  const auto& [name, text] = sources_[source];
+  const std::string_view name = sources_[source].name, text = sources_[source].text;
   begin = std::min(begin, text.size());
   const std::size_t before = text.substr(0, begin).rfind('\n');
   const std::size_t line_begin = before == std::string_view::npos ? 0 : before + 1;

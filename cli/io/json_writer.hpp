@@ -40,6 +40,8 @@ class JsonWriter {
   JsonWriter& value(i64 number);
   JsonWriter& value(bool truth);
   JsonWriter& null();
+  // A value that is JSON already.
+  JsonWriter& raw(std::string_view json);
 
   template <class T>
   JsonWriter& member(std::string_view name, const T& item) {

@@ -53,7 +53,7 @@ void append_problem(std::string& out, const Problem& problem) {
     if (place.line > 0) out += concat(":", place.line, ":", place.column);
     if (!error.pointer.empty()) out += concat("   ", printable(shortened(error.pointer, 200)));
     out += "\n";
-    if (place.line > 0) {
+    if (place.line > 0 && !place.text.empty()) {
       const Excerpt excerpt = excerpt_of(place);
       const std::string number = std::to_string(place.line);
       out += concat("   ", number, " | ", excerpt.text, "\n");
