@@ -211,7 +211,9 @@ Report size_report(const Deployment& deployment, std::span<const SizedPlan> plan
   report.schema = "moeplan.plan/1";
   report.verdict = concat(deployment.name ? concat(*deployment.name, ": ") : std::string(), grouped(total),
                           " B (", mebibytes(total), " MiB) of MoE scratch per rank · ", plans.size(),
-                          plans.size() == 1 ? " arena" : " arenas", " · contract ", deployment.contract->id);
+                          plans.size() == 1 ? " arena" : " arenas",
+                          parts->empty() ? "" : " and the buffers of mixed bit widths", " · contract ",
+                          deployment.contract->id);
   report.subject = subject_of(deployment);
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", std::string(deployment.contract->id)}};
@@ -225,7 +227,7 @@ Report size_report(const Deployment& deployment, std::span<const SizedPlan> plan
                " grows with tokens; ", mebibytes(floor), " MiB does not (floor of any smaller plan)"));
   }
   report.notes.push_back(
-      "arenas only: weights, KV cache and the engine's other buffers are not in this total");
+      "weights, KV cache, parity staging and the engine's other buffers are not in this total");
   return report;
 }
 
