@@ -4,6 +4,7 @@
 
 #include "cli/log.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/exl3.hpp"
 
 namespace moeplan {
 namespace {
@@ -11,7 +12,14 @@ namespace {
 void plan_all(PlannedConfig& planned) {
   Config& config = *planned.config;
   auto requests = plan_requests(config.deployment);
-  if (!requests) return config.add(requests.error());
+  if (!requests) {
+    // The first mistake stopped the plans; the others are as much the user's to mend.
+    config.add(requests.error());
+    if (check_described(config.deployment) && is_exl3(config.deployment)) {
+      for (Error& error : exl3_errors(config.deployment)) config.add(std::move(error));
+    }
+    return;
+  }
   for (DeploymentRequest& origin : *requests) {
     auto layout = plan(origin.request);
     if (layout) {

@@ -17,17 +17,16 @@ struct NamedSize {
   const std::optional<i64>& value;
 };
 
-Status check_positive(std::initializer_list<NamedSize> sizes) {
+void check_positive(std::vector<Error>& errors, std::initializer_list<NamedSize> sizes) {
   for (const auto& [pointer, value] : sizes) {
     const std::string_view name = pointer.substr(pointer.rfind('/') + 1);
     if (!value)
-      return Error{ErrorCode::missing_field, std::string(pointer), concat(name, " is missing"),
-                   "an EXL3 deployment has to state it; shapes are never defaulted"};
-    if (*value <= 0)
-      return Error{ErrorCode::not_positive, std::string(pointer),
-                   concat(name, " must be positive, got ", *value), ""};
+      errors.push_back({ErrorCode::missing_field, std::string(pointer), concat(name, " is missing"),
+                        "an EXL3 deployment has to state it; shapes are never defaulted"});
+    else if (*value <= 0)
+      errors.push_back({ErrorCode::not_positive, std::string(pointer),
+                        concat(name, " must be positive, got ", *value), "state the model's own"});
   }
-  return Ok{};
 }
 
 // The tensor-parallel sizes that leave each rank a multiple of 128.
@@ -41,47 +40,52 @@ std::string fitting_tensor_parallel_sizes(i64 intermediate) {
 }
 
 // One bit width, or tiers that cover all experts.
-Status check_bits(const Deployment& d) {
+void check_bits(std::vector<Error>& errors, const Deployment& d) {
   const Quantization& quant = *d.quant;
-  if (quant.tiers.empty()) return check_positive({{"/quant/bits", quant.bits}});
+  if (quant.tiers.empty()) return check_positive(errors, {{"/quant/bits", quant.bits}});
   i64 experts = 0;
   for (const QuantTier& tier : quant.tiers) experts += tier.experts;
   if (experts != *d.model->n_routed_experts)
-    return Error{ErrorCode::invalid_value, "/quant/tiers",
-                 concat("the tiers hold ", experts, " experts, the model has ", *d.model->n_routed_experts),
-                 "each expert of a layer belongs to one tier"};
-  return Ok{};
+    errors.push_back(
+        {ErrorCode::invalid_value, "/quant/tiers",
+         concat("the tiers hold ", experts, " experts, the model has ", *d.model->n_routed_experts),
+         "each expert of a layer belongs to one tier"});
 }
 
-Status check_deployment(const Deployment& d) {
+// How the stated sizes go together.
+void check_shape(std::vector<Error>& errors, const Deployment& d) {
   const ModelShape& model = *d.model;
   const Parallelism& parallel = *d.parallel;
-  if (auto s = check_positive({{"/model/hidden_size", model.hidden_size},
-                               {"/model/moe_intermediate_size", model.moe_intermediate_size},
-                               {"/model/n_routed_experts", model.n_routed_experts},
-                               {"/model/num_experts_per_tok", model.num_experts_per_tok}});
-      !s)
-    return s;
-  if (auto s = check_bits(d); !s) return s;
-  if (parallel.ep.value_or(1) != 1)
-    return Error{ErrorCode::unsupported_deployment, "/parallel/ep",
-                 concat("the EXL3 integration runs tensor-parallel only, got ep ", *parallel.ep),
-                 "write ep 1"};
+  check_bits(errors, d);
   if (*model.num_experts_per_tok > *model.n_routed_experts)
-    return Error{ErrorCode::out_of_range, "/model/num_experts_per_tok",
-                 concat("a token cannot be routed to ", *model.num_experts_per_tok, " of ",
-                        *model.n_routed_experts, " experts"),
-                 "check num_experts_per_tok and n_routed_experts"};
+    errors.push_back({ErrorCode::out_of_range, "/model/num_experts_per_tok",
+                      concat("a token cannot be routed to ", *model.num_experts_per_tok, " of ",
+                             *model.n_routed_experts, " experts"),
+                      "check num_experts_per_tok and n_routed_experts"});
   if (*model.hidden_size % 128 != 0)
-    return Error{ErrorCode::misaligned_shape, "/model/hidden_size",
-                 concat("EXL3 needs hidden_size to be a multiple of 128, got ", *model.hidden_size), ""};
+    errors.push_back({ErrorCode::misaligned_shape, "/model/hidden_size",
+                      concat("EXL3 needs hidden_size to be a multiple of 128, got ", *model.hidden_size),
+                      concat("the nearest above is ", align_up(*model.hidden_size, 128))});
   const i64 intermediate = *model.moe_intermediate_size;
   if (intermediate % parallel.tp != 0 || intermediate / parallel.tp % 128 != 0)
-    return Error{ErrorCode::indivisible, "/parallel/tp",
-                 concat("EXL3 needs moe_intermediate_size / tp to be a multiple of 128, got ", intermediate,
-                        " / ", parallel.tp),
-                 fitting_tensor_parallel_sizes(intermediate)};
-  return Ok{};
+    errors.push_back({ErrorCode::indivisible, "/parallel/tp",
+                      concat("EXL3 needs moe_intermediate_size / tp to be a multiple of 128, got ",
+                             intermediate, " / ", parallel.tp),
+                      fitting_tensor_parallel_sizes(intermediate)});
+}
+
+// Engine paths that exist and are not modelled.
+void check_paths(std::vector<Error>& errors, const Deployment& d) {
+  if (d.parallel->ep.value_or(1) != 1)
+    errors.push_back({ErrorCode::unsupported_deployment, "/parallel/ep",
+                      concat("the EXL3 integration runs tensor-parallel only, got ep ", *d.parallel->ep),
+                      "write ep 1"});
+  constexpr std::string_view kFused = "VLLM_EXL3_R7_FUSED";
+  if (const std::string* fused = find_variable(d.engine->env, kFused);
+      fused && *fused != "0" && !fused->empty())
+    errors.push_back({ErrorCode::unsupported_deployment, environment_pointer(kFused),
+                      concat("the R7 kernels that ", kFused, "=", *fused, " turns on are not modelled"),
+                      "plan without the variable, or state the plans themselves"});
 }
 
 // The bit width of plans that do not state their own: the draft's, where the target mixes them.
@@ -117,17 +121,37 @@ PlanRequest request_of(const Deployment& d, std::string_view id, i64 tokens, i64
 
 }  // namespace
 
-Result<Exl3Settings> check_exl3_deployment(const Deployment& deployment) {
-  if (auto s = check_deployment(deployment); !s) return s.error();
-  auto settings = read_exl3_settings(*deployment.engine);
-  if (!settings) return settings;
+std::vector<Error> exl3_errors(const Deployment& deployment) {
+  std::vector<Error> errors;
+  const ModelShape& model = *deployment.model;
+  check_positive(errors, {{"/model/hidden_size", model.hidden_size},
+                          {"/model/moe_intermediate_size", model.moe_intermediate_size},
+                          {"/model/n_routed_experts", model.n_routed_experts},
+                          {"/model/num_experts_per_tok", model.num_experts_per_tok}});
+  if (errors.empty()) check_shape(errors, deployment);
+  check_paths(errors, deployment);
+  const EngineSettings& engine = *deployment.engine;
+  const auto variables = exl3_variable_errors(engine);
+  errors.insert(errors.end(), variables.begin(), variables.end());
+  if (!variables.empty()) return errors;
+  const auto settings = read_exl3_settings(engine);
+  if (!settings) {
+    errors.push_back(settings.error());
+    return errors;
+  }
   const Quantization& quant = *deployment.quant;
   if (!quant.tiers.empty() && quant.mixed_form == MixedForm::serial && !settings->prefill_switch &&
-      deployment.engine->max_num_batched_tokens > settings->decode_tokens)
-    return Error{ErrorCode::invalid_environment, environment_pointer("VLLM_EXL3_PREFILL_TRELLIS"),
-                 "the serial form of mixed bit widths needs VLLM_EXL3_PREFILL_TRELLIS to be \"1\"",
-                 "leave the variable out"};
-  return settings;
+      engine.max_num_batched_tokens > settings->decode_tokens)
+    errors.push_back({ErrorCode::invalid_environment, environment_pointer("VLLM_EXL3_PREFILL_TRELLIS"),
+                      "the serial form of mixed bit widths needs VLLM_EXL3_PREFILL_TRELLIS to be \"1\"",
+                      "leave the variable out"});
+  return errors;
+}
+
+Result<Exl3Settings> check_exl3_deployment(const Deployment& deployment) {
+  const auto errors = exl3_errors(deployment);
+  if (!errors.empty()) return errors.front();
+  return read_exl3_settings(*deployment.engine);
 }
 
 std::vector<PlanRequest> exl3_runtime_requests(const Deployment& deployment, const Exl3Settings& settings,

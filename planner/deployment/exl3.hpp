@@ -13,6 +13,10 @@
 
 namespace moeplan {
 
+// Everything that is wrong with a deployment, each mistake on its own. Needs the deployment's model, quant,
+// parallel, device and engine sections. Errors point into the config.
+std::vector<Error> exl3_errors(const Deployment& deployment);
+
 // What must hold before anything is planned; the settings when it does. Needs the deployment's model, quant,
 // parallel, device and engine sections. Errors point into the config.
 Result<Exl3Settings> check_exl3_deployment(const Deployment& deployment);

@@ -48,10 +48,10 @@ Result<i64> positive_variable(const Environment& env, std::string_view name, i64
   if (!text || strip_python_space(*text).empty()) return fallback;
   const auto value = parse_python_int(*text);
   if (!value || *value <= 0)
-    return refused(name, "a positive integer", *text, concat("leave it out for the default ", fallback));
+    return refused(name, "a positive integer", *text, "leave it out for the default");
   if (*value > kMaxTokens)
     return Error{ErrorCode::out_of_range, environment_pointer(name),
-                 concat(name, " must be at most ", kMaxTokens, ", got ", *text), ""};
+                 concat(name, " must be at most ", kMaxTokens, ", got ", *text), "is it a typing mistake?"};
   return *value;
 }
 
@@ -59,30 +59,37 @@ Status check_variable(std::string_view name, VariableKind kind, const std::strin
   if (strip_python_space(text).empty()) return Ok{};
   if (kind == bits) {
     const auto value = parse_python_int(text);
-    if (!value || *value < 3 || *value > 8) return refused(name, "an integer from 3 to 8", text, "");
+    if (!value || *value < 3 || *value > 8)
+      return refused(name, "an integer from 3 to 8", text, "leave it out to quantise nothing further");
   }
   if (kind == cache_mode && text != "off" && text != "readonly" && text != "readwrite")
-    return refused(name, "off, readonly or readwrite", text, "");
+    return refused(name, "off, readonly or readwrite", text, "leave it out for the default");
   return Ok{};
 }
 
-Status check_variables(const Environment& env) {
-  for (const auto& [name, text] : env) {
-    if (!name.starts_with("VLLM_EXL3_")) continue;
-    const auto* row = std::ranges::find(kVariables, name, &Exl3Variable::name);
-    if (row != std::end(kVariables)) {
-      if (auto s = check_variable(name, row->kind, text); !s) return s;
-      continue;
-    }
-    std::vector<std::string_view> known;
-    for (const Exl3Variable& variable : kVariables) known.push_back(variable.name);
-    const auto near = did_you_mean(name, known);
-    return Error{ErrorCode::unknown_key, environment_pointer(name),
-                 concat("the EXL3 integration reads no variable ", name),
-                 near ? concat("did you mean \"", *near, "\"?") : "drop it"};
-  }
-  return Ok{};
+Error unknown_variable(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const Exl3Variable& variable : kVariables) known.push_back(variable.name);
+  const auto near = did_you_mean(name, known);
+  return {ErrorCode::unknown_key, environment_pointer(name),
+          concat("the EXL3 integration reads no variable ", name),
+          near ? concat("did you mean \"", *near, "\"?") : "drop it"};
 }
+
+// Settings by variable; the fallback of the capacity is the scheduler's.
+struct PositiveSetting {
+  std::string_view name;
+  i64 Exl3Settings::*member;
+  i64 fallback;
+};
+constexpr i64 kScheduled = 0;
+constexpr PositiveSetting kPositiveSettings[] = {
+    {"VLLM_EXL3_TRELLIS_MIN_M", &Exl3Settings::decode_min_tokens, 1},
+    {"VLLM_EXL3_TRELLIS_MAX_M", &Exl3Settings::decode_tokens, 32},
+    {"VLLM_EXL3_TRELLIS_BLOCK_M", &Exl3Settings::decode_block, 8},
+    {"VLLM_EXL3_PREFILL_BLOCK_M", &Exl3Settings::prefill_block, 64},
+    {"VLLM_EXL3_PREFILL_CAPACITY", &Exl3Settings::prefill_tokens, kScheduled},
+    {"VLLM_EXL3_PREFILL_CHUNK", &Exl3Settings::prefill_chunk, 128}};
 
 }  // namespace
 
@@ -97,26 +104,32 @@ const std::string* find_variable(const Environment& env, std::string_view name) 
   return nullptr;
 }
 
+std::vector<Error> exl3_variable_errors(const EngineSettings& engine) {
+  std::vector<Error> errors;
+  for (const auto& [name, text] : engine.env) {
+    if (!name.starts_with("VLLM_EXL3_")) continue;
+    const auto* row = std::ranges::find(kVariables, name, &Exl3Variable::name);
+    if (row == std::end(kVariables)) {
+      errors.push_back(unknown_variable(name));
+    } else if (auto s = check_variable(name, row->kind, text); !s) {
+      errors.push_back(s.error());
+    }
+  }
+  for (const PositiveSetting& row : kPositiveSettings) {
+    if (const auto value = positive_variable(engine.env, row.name, 1); !value)
+      errors.push_back(value.error());
+  }
+  return errors;
+}
+
 Result<Exl3Settings> parse_exl3_settings(const EngineSettings& engine) {
+  if (const auto errors = exl3_variable_errors(engine); !errors.empty()) return errors.front();
   const Environment& env = engine.env;
-  if (auto s = check_variables(env); !s) return s.error();
-  Exl3Settings settings;
   const i64 scheduled = engine.max_num_batched_tokens;
-  struct Setting {
-    std::string_view name;
-    i64 Exl3Settings::*member;
-    i64 fallback;
-  };
-  const Setting rows[] = {{"VLLM_EXL3_TRELLIS_MIN_M", &Exl3Settings::decode_min_tokens, 1},
-                          {"VLLM_EXL3_TRELLIS_MAX_M", &Exl3Settings::decode_tokens, 32},
-                          {"VLLM_EXL3_TRELLIS_BLOCK_M", &Exl3Settings::decode_block, 8},
-                          {"VLLM_EXL3_PREFILL_BLOCK_M", &Exl3Settings::prefill_block, 64},
-                          {"VLLM_EXL3_PREFILL_CAPACITY", &Exl3Settings::prefill_tokens, scheduled},
-                          {"VLLM_EXL3_PREFILL_CHUNK", &Exl3Settings::prefill_chunk, 128}};
-  for (const Setting& row : rows) {
-    const auto value = positive_variable(env, row.name, row.fallback);
-    if (!value) return value.error();
-    settings.*row.member = *value;
+  Exl3Settings settings;
+  for (const PositiveSetting& row : kPositiveSettings) {
+    const i64 fallback = row.fallback == kScheduled ? scheduled : row.fallback;
+    settings.*row.member = *positive_variable(env, row.name, fallback);
   }
   const std::string* capacity = find_variable(env, "VLLM_EXL3_PREFILL_CAPACITY");
   settings.capacity_set = capacity && !strip_python_space(*capacity).empty();

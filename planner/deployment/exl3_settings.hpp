@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/core/result.hpp"
 #include "planner/deployment/deployment.hpp"
@@ -41,6 +42,9 @@ std::string environment_pointer(std::string_view variable);
 
 // The text of a variable, or null.
 const std::string* find_variable(const Environment& env, std::string_view name);
+
+// What is wrong with the variables, each on its own.
+std::vector<Error> exl3_variable_errors(const EngineSettings& engine);
 
 // Each variable on its own; how they go together is not looked at. Errors point into the config.
 Result<Exl3Settings> parse_exl3_settings(const EngineSettings& engine);

@@ -5,6 +5,7 @@
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3.hpp"
+#include "planner/deployment/indexer_budget.hpp"
 
 namespace moeplan {
 namespace {
@@ -35,9 +36,9 @@ LargestSetting largest_batched_tokens(const Deployment& d, const MemoryBudget& b
     return row;
   }
   const auto settings = read_exl3_settings(*d.engine);
-  const auto now = scratch_bytes_of(d);
+  const auto now = growing_bytes_of(d);
   if (!settings || !now) return row;
-  if (settings->capacity_set) {
+  if (settings->capacity_set && indexer_budget_extras(d).inside_profile.empty()) {
     row.limit = "the prefill capacity is set, so scratch does not grow with it";
     return row;
   }
@@ -47,9 +48,9 @@ LargestSetting largest_batched_tokens(const Deployment& d, const MemoryBudget& b
     const auto holds = [&](i64 tokens) {
       Deployment other = d;
       other.engine->max_num_batched_tokens = tokens;
-      const auto scratch = scratch_bytes_of(other);
-      if (!scratch) return false;
-      const auto left = available_with(budget, *scratch - *now).*end;
+      const auto growing = growing_bytes_of(other);
+      if (!growing) return false;
+      const auto left = available_with(budget, *growing - *now).*end;
       return left && *left >= need;
     };
     // Scratch grows with the tokens on either side of the point where the prefill plan appears.
@@ -148,6 +149,13 @@ Fit fit_of(const ByteBounds& spare) {
   if (spare.lo && *spare.lo >= 0) return Fit::fits;
   if (spare.hi && *spare.hi < 0) return Fit::does_not_fit;
   return Fit::undecided;
+}
+
+Result<i64> growing_bytes_of(const Deployment& d) {
+  auto bytes = scratch_bytes_of(d);
+  if (!bytes) return bytes;
+  for (const BudgetRow& row : indexer_budget_extras(d).inside_profile) *bytes += row.bytes.hi.value_or(0);
+  return bytes;
 }
 
 std::vector<FitCheck> fit_checks(const Deployment& d, const MemoryBudget& budget) {

@@ -49,6 +49,9 @@ Deployment with_prefill_capacity(const Deployment& deployment, i64 capacity);
 // Bytes of all EXL3 runtimes of a deployment.
 Result<i64> scratch_bytes_of(const Deployment& deployment);
 
+// What grows with the scheduler's tokens inside the profile: the runtimes, and the indexer's arenas.
+Result<i64> growing_bytes_of(const Deployment& deployment);
+
 // The largest x in lo..hi for which `holds`, where it holds up to some point and not beyond; none when it
 // does not hold at lo.
 template <class Predicate>

@@ -31,6 +31,22 @@ bool is_off_word(std::string_view text) {
   return word == "0" || word == "false" || word == "off" || word == "no" || word.empty();
 }
 
+void not_planned(const Facts& facts, Findings& out) {
+  if (!has_indexer(facts.deployment)) return;
+  const std::pair<std::string_view, bool> stated[] = {
+      {"max_num_seqs", facts.deployment.engine->max_num_seqs.has_value()},
+      {"max_model_len", facts.deployment.engine->max_model_len.has_value()}};
+  for (const auto& [name, is_stated] : stated) {
+    if (is_stated) continue;
+    out.push_back({.rule = "indexer-not-planned",
+                   .level = "warning",
+                   .pointer = concat("/deployment/", name),
+                   .message = concat("the indexer's arenas are in no total here: ", name, " is not stated"),
+                   .remedy = concat("add deployment.", name, "; it has no default to guess"),
+                   .bytes = 0});
+  }
+}
+
 void untouched_reserve(const Facts& facts, Findings& out) {
   for (const IndexerPlan& plan : facts.plans) {
     const i64 bytes = untouched_bytes(*plan.layout);
@@ -200,8 +216,9 @@ i64 untouched_bytes(const IndexerLayout& layout) {
 
 std::vector<Finding> indexer_findings(const Deployment& deployment, const std::vector<IndexerPlan>& plans) {
   using Rule = void (*)(const Facts&, Findings&);
-  constexpr Rule kRules[] = {untouched_reserve,        late_allocations,  fold_cap_exceeded,
-                             supertile_beyond_context, ignored_variables, misleading_texts};
+  constexpr Rule kRules[] = {not_planned,       untouched_reserve,        late_allocations,
+                             fold_cap_exceeded, supertile_beyond_context, ignored_variables,
+                             misleading_texts};
   std::vector<Finding> findings;
   if (!deployment.engine) return findings;
   const Facts facts{deployment, plans};

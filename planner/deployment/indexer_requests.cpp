@@ -30,8 +30,7 @@ Result<std::vector<PlanRequest>> indexer_requests(const Deployment& deployment) 
   const EngineSettings& engine = *deployment.engine;
   if (!model.index_topk) return missing("/model/index_topk");
   if (!model.index_n_heads) return missing("/model/index_n_heads");
-  if (!engine.max_num_seqs) return missing("/deployment/max_num_seqs");
-  if (!engine.max_model_len) return missing("/deployment/max_model_len");
+  if (!engine.max_num_seqs || !engine.max_model_len) return requests;
 
   const auto add = [&](std::string_view id, i64 rows, bool is_prefill) {
     PlanRequest request;

@@ -17,7 +17,8 @@ namespace moeplan {
 bool has_indexer(const Deployment& deployment);
 
 // A decode plan of max_num_seqs * (1 + speculative tokens) rows and a prefill plan of max_num_batched_tokens
-// rows, both as wide as max_model_len. Empty without an indexer. Errors point into the config.
+// rows, both as wide as max_model_len. Empty without an indexer, and where one of these settings is not
+// stated (a finding says so). Errors point into the config.
 Result<std::vector<PlanRequest>> indexer_requests(const Deployment& deployment);
 
 // Where in the config a field of one of those requests comes from.

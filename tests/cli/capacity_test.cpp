@@ -105,7 +105,8 @@ TEST_CASE("the largest batched tokens fit, and one more does not") {
   config["budget"] = {{"weights", "80 GiB"},
                       {"base_activation", "0.5 GiB"},
                       {"non_torch", "0.24 GiB"},
-                      {"graph_pool", "0.2 GiB"}};
+                      {"graph_pool", "0.2 GiB"},
+                      {"margin", "4 GiB"}};
   config["measured"]["requested"] = 95'000'000'000;
   config["deployment"]["max_model_len"] = 131'072;
   const Json largest =

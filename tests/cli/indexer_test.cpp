@@ -68,9 +68,16 @@ TEST_CASE("a model without index_topk has no indexer arenas, one that misses hal
   const Output half = run_moeplan("size -c configs/glm52.json --set /model/index_n_heads=null");
   CHECK(half.exit_code == 3);
   CHECK(contains(half.err, "/model/index_n_heads"));
-  const Output widthless = run_moeplan("size -c configs/glm52.json --set /deployment/max_model_len=null");
-  CHECK(widthless.exit_code == 3);
-  CHECK(contains(widthless.err, "error[missing_field]: max_model_len is missing"));
+}
+
+TEST_CASE("finding: the indexer is not planned where its settings are not stated") {
+  for (const char* setting : {"max_num_seqs", "max_model_len"}) {
+    const Json report = size_glm52(std::string("--set /deployment/") + setting + "=null");
+    CHECK(!report.contains("indexer_arenas"));
+    const auto found = findings(report, "indexer-not-planned");
+    REQUIRE(found.size() == 1);
+    CHECK(found[0]["pointer"] == std::string("/deployment/") + setting);
+  }
 }
 
 TEST_CASE("a malformed indexer variable points at its place in the config") {

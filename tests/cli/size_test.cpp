@@ -208,6 +208,19 @@ TEST_CASE("every mistake of a config is reported in one run") {
   CHECK(contains(run.err, "did you mean \"bfloat16\"?"));
 }
 
+TEST_CASE("every mistake of an EXL3 deployment is reported in one run") {
+  Json config = glm52();
+  config["parallel"]["tp"] = 6;
+  config["deployment"]["env"] = {{"VLLM_EXL3_TRELIS_MAX_M", 64},
+                                 {"VLLM_EXL3_PREFIL_BLOCK_M", 64},
+                                 {"VLLM_EXL3_PREFILL_CHUNK", "abc"},
+                                 {"VLLM_EXL3_R7_FUSED", 1}};
+  const Output run = refuse(config);
+  for (const char* part : {"got 2048 / 6", "VLLM_EXL3_TRELIS_MAX_M", "VLLM_EXL3_PREFIL_BLOCK_M",
+                           "VLLM_EXL3_PREFILL_CHUNK must be a positive integer", "R7 kernels"})
+    CHECK(contains(run.err, part));
+}
+
 TEST_CASE("shapes are never defaulted") {
   for (const char* field :
        {"hidden_size", "moe_intermediate_size", "n_routed_experts", "num_experts_per_tok"}) {

@@ -72,11 +72,12 @@ TEST_CASE("the largest settings are those an exhaustive search finds") {
     REQUIRE(budget);
     const i64 need = needed_for_one_request(budget->kv, *d.engine->max_model_len);
     const i64 available = *budget->available_kv.bytes.lo;
+    const i64 growing = *growing_bytes_of(d);
     std::optional<i64> tokens, length;
     for (i64 t = 1; t <= 3000; ++t) {
       Deployment other = d;
       other.engine->max_num_batched_tokens = t;
-      if (available - (*scratch_bytes_of(other) - budget->scratch_bytes()) >= need) tokens = t;
+      if (available - (*growing_bytes_of(other) - growing) >= need) tokens = t;
     }
     for (i64 t = 1; t <= 200'000; ++t) {
       if (needed_for_one_request(budget->kv, t) <= available) length = t;
