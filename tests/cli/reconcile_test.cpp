@@ -191,7 +191,7 @@ TEST_CASE("tokens of the other nvfp4 record are a mismatch that names it, and --
   const Answer assumed = reconcile_text(log);
   CHECK(assumed.exit_code == 1);
   CHECK(assumed.of("KV cache tokens") == "mismatch");
-  CHECK(assumed.cell("KV cache tokens", "why").find("432 B give 220928..222208") != std::string::npos);
+  CHECK(assumed.cell("KV cache tokens", "why").find("432 B give 220928..221952") != std::string::npos);
   CHECK(reconcile_text(log, "--set /deployment/kv_record_bytes=432").exit_code == 0);
   const Answer wrong = reconcile_text(golden(kMixedDraft), "--set /deployment/kv_record_bytes=432");
   CHECK(wrong.cell("KV cache tokens", "why").find("368 B give 255744..257024") != std::string::npos);
