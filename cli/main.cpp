@@ -189,6 +189,7 @@ void add_reconcile(CLI::App& app, CommandLine& line) {
   command->add_option("log", options.file, "The engine's start-up log; - is standard input")
       ->required()
       ->type_name("LOG");
+  command->add_option("--hf", options.hf, "The checkpoint's config.json, or its folder")->type_name("PATH");
   command->add_option("--model", options.model, "A shipped model, or a file of that form")->type_name("NAME");
   command->add_option("--device", options.device, "A shipped device, or a file of that form")
       ->type_name("NAME");

@@ -223,7 +223,8 @@ void EngineLogReader::scan(bool at_end) {
 void EngineLogReader::match(std::size_t at) {
   const std::string_view text = text_;
   for (const LogPattern& pattern : kPatterns) {
-    // Most places share two bytes with a pattern and no more.
+    // Most places share two bytes with one pattern, and no more than those.
+    if (text[at] != pattern.text[0] || text[at + 1] != pattern.text[1]) continue;
     if (!text.substr(at).starts_with(pattern.text.substr(0, pattern.text.find_first_of("#@")))) continue;
     std::pair<std::string, std::size_t> captures[9];
     std::size_t count = 0, from = at;

@@ -222,10 +222,11 @@ struct CacheOrWhy {
 };
 
 CacheOrWhy cache_of(const Context& c) {
-  constexpr std::string_view kSections[] = {"/model", "/parallel"};
-  if (std::string why = c.what_is_missing(kSections); !why.empty()) return {{}, std::move(why)};
+  // The cache needs few of a model's fields, and names the one it lacks itself.
+  if (!c.known.deployment) return {{}, c.what_is_missing({})};
   const Deployment& d = *c.known.deployment;
-  if (!d.model || !d.parallel || !d.engine) return {{}, "the log does not show the deployment"};
+  constexpr std::string_view kSections[] = {"/model", "/parallel", "/deployment"};
+  if (!d.model || !d.parallel || !d.engine) return {{}, c.what_is_missing(kSections)};
   auto cache = kv_cache_of(d);
   if (!cache) return {{}, concat(cache.error().message, ": ", cache.error().help)};
   return {std::move(*cache), ""};

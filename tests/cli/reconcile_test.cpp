@@ -311,3 +311,18 @@ TEST_CASE("the table opens with its verdict") {
   const auto ascii = run_moeplan("reconcile --ascii --width 60 " + kFolder + kMixedDraft);
   CHECK(std::ranges::all_of(ascii.out, [](char c) { return static_cast<unsigned char>(c) < 128; }));
 }
+
+TEST_CASE("a log of 50 MB of progress bars gives the same answer") {
+  const std::string log = golden(kMixedDraft);
+  std::string bars;
+  for (std::size_t at = 0; (at = log.find("Capturing", at)) != std::string::npos;) {
+    const std::size_t end = log.find('\n', at);
+    bars += log.substr(at, end + 1 - at);
+    at = end;
+  }
+  std::string large = log;
+  while (large.size() < (std::size_t{50} << 20)) large += bars;
+  const auto answer = run_moeplan("reconcile -q -", large);
+  CHECK(answer.exit_code == 0);
+  CHECK(answer.out.find("MATCHES · 12 of 12") != std::string::npos);
+}

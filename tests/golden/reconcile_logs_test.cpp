@@ -110,3 +110,22 @@ TEST_CASE("every recorded start whose settings are stated reconciles") {
   }
   CHECK(reconciled == 10);
 }
+
+TEST_CASE("recorded starts of models without an indexer reconcile once their shape is stated") {
+  // What Kimi-K2 and MiniMax-M2.5 printed; the shipped Kimi-K2 does not state its latent attention.
+  const auto kimi = run_moeplan(
+      "reconcile - -q --set /model/kv_lora_rank=512 --set /model/qk_rope_head_dim=64",
+      "INFO non-default args: {'model': 'moonshotai/Kimi-K2-Thinking', 'tensor_parallel_size': 8, "
+      "'max_model_len': 131072, 'dtype': 'bfloat16', 'kv_cache_dtype': 'bfloat16'}\n"
+      "Available KV cache memory: 46.80 GiB\nGPU KV cache size: 715,072 tokens\n");
+  INFO(kimi.out << kimi.err);
+  CHECK(kimi.out.find("MATCHES · 1 of 1 figures") != std::string::npos);
+  const auto minimax =
+      run_moeplan("reconcile - -q",
+                  "INFO non-default args: {'model': 'MiniMaxAI/MiniMax-M2.5', 'tensor_parallel_size': 4, "
+                  "'max_model_len': 196608, 'dtype': 'bfloat16', 'kv_cache_dtype': 'bfloat16'}\n"
+                  "Available KV cache memory: 23.62 GiB\nGPU KV cache size: 399,424 tokens\n"
+                  "Maximum concurrency for 196,608 tokens per request: 2.03x\n");
+  INFO(minimax.out << minimax.err);
+  CHECK(minimax.out.find("MATCHES · 2 of 2 figures") != std::string::npos);
+}
