@@ -6,6 +6,7 @@
 #include "cli/log.hpp"
 #include "cli/probe/nvml.hpp"
 #include "cli/render/text.hpp"
+#include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_rules.hpp"
 #include "planner/deployment/fit.hpp"
@@ -159,7 +160,7 @@ Table what_if_table(const Deployment& d, const MemoryBudget& budget) {
   }
   const i64 scheduled = d.engine->max_num_batched_tokens;
   for (i64 tokens : {scheduled * 2, scheduled / 2}) {
-    if (tokens < 1) continue;
+    if (tokens < 1 || tokens > kMaxTokens) continue;
     const auto scratch =
         scratch_with([&](Deployment& other) { other.engine->max_num_batched_tokens = tokens; });
     if (scratch && *scratch != budget.scratch_bytes())

@@ -165,6 +165,25 @@ TokenRange kv_tokens(const KvCache& cache, ByteRange available, i64 max_model_le
           kv_tokens(cache, kv_blocks(cache, available.hi), max_model_len)};
 }
 
+std::optional<ByteRange> memory_of_tokens(const KvCache& cache, i64 tokens, i64 max_model_len) {
+  // A block holds a token at least, and tokens never fall as blocks rise.
+  const auto first_with = [&](i64 least) {
+    i64 lo = 0, hi = least;
+    while (lo < hi) {
+      const i64 middle = lo + (hi - lo) / 2;
+      if (kv_tokens(cache, middle, max_model_len) >= least)
+        hi = middle;
+      else
+        lo = middle + 1;
+    }
+    return lo;
+  };
+  if (tokens < 0) return std::nullopt;
+  const i64 first = first_with(tokens);
+  if (kv_tokens(cache, first, max_model_len) != tokens) return std::nullopt;
+  return ByteRange{first * cache.page_bytes(), first_with(tokens + 1) * cache.page_bytes() - 1};
+}
+
 i64 estimated_max_model_len(const KvCache& cache, i64 available) {
   return kv_blocks(cache, available) * cache.request_tokens_per_block();
 }

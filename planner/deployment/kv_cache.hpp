@@ -69,6 +69,10 @@ struct TokenRange {
 };
 TokenRange kv_tokens(const KvCache& cache, ByteRange available, i64 max_model_len);
 
+// What the available memory can have been where the engine counts `tokens`; none where it counts no such
+// number.
+std::optional<ByteRange> memory_of_tokens(const KvCache& cache, i64 tokens, i64 max_model_len);
+
 // The longest request that fits, in tokens.
 i64 estimated_max_model_len(const KvCache& cache, i64 available);
 TokenRange estimated_max_model_len(const KvCache& cache, ByteRange available);

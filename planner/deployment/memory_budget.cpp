@@ -106,9 +106,23 @@ BudgetRow graph_row(const Deployment& d) {
   return open_row(name, "add measured.graph_estimate or budget.graph_pool");
 }
 
+// What the printed number of tokens says of the memory, the printed memory aside.
+std::optional<ByteRange> counted_memory(const Deployment& d, const MemoryBudget& budget) {
+  const auto tokens = measured_of(d).kv_tokens;
+  if (!tokens) return std::nullopt;
+  return memory_of_tokens(budget.kv, *tokens,
+                          d.engine->max_model_len.value_or(budget.kv.request_tokens_per_block()));
+}
+
 BudgetRow available_row(const Deployment& d, const MemoryBudget& budget) {
   const std::string name = "KV cache";
-  if (measured_of(d).available_kv) return measured_row(d, name, *measured_of(d).available_kv, "available_kv");
+  const auto& printed = measured_of(d).available_kv;
+  const auto counted = counted_memory(d, budget);
+  if (printed && counted && counted->lo <= printed->hi && printed->lo <= counted->hi)
+    return measured_row(d, name, {max_of(printed->lo, counted->lo), min_of(printed->hi, counted->hi)},
+                        "available_kv and kv_tokens");
+  if (printed) return measured_row(d, name, *printed, "available_kv");
+  if (counted) return measured_row(d, name, *counted, "kv_tokens");
   ByteBounds left = budget.requested.bytes;
   bool is_complete = budget.requested.kind != SourceKind::not_stated;
   for (const BudgetRow& row : budget.inside) {
@@ -170,14 +184,14 @@ Result<MemoryBudget> build(const Deployment& d, std::optional<i64> stage_layers,
   budget.inside.push_back(activation_row(d, budget, listed));
   budget.inside.push_back(non_torch_row(d));
   budget.inside.push_back(graph_row(d));
+  auto kv = kv_cache_of(d, stage_layers);
+  if (!kv) return kv.error();
+  budget.kv = std::move(*kv);
   budget.available_kv = available_row(d, budget);
   budget.margin = margin_row(d, budget);
   budget.after = extras.after_profile;
   budget.margin_left = budget.margin.bytes;
   for (const BudgetRow& row : budget.after) budget.margin_left = budget.margin_left - row.bytes;
-  auto kv = kv_cache_of(d, stage_layers);
-  if (!kv) return kv.error();
-  budget.kv = std::move(*kv);
   return budget;
 }
 
@@ -209,6 +223,15 @@ std::vector<Finding> budget_findings(const MemoryBudget& budget) {
                  : concat("the stated terms leave at most ", left.hi.value_or(0),
                           " B for the KV cache, available_kv says ", printed->lo, "..", printed->hi),
          "take all figures from one start of the engine; available_kv is used"});
+  if (printed && budget.measured.kv_tokens &&
+      !budget.available_kv.source.starts_with("measured.available_kv and"))
+    findings.push_back({"measured-tokens", "warning", "/measured/kv_tokens",
+                        concat(*budget.measured.kv_tokens, " tokens are not what available_kv holds at ",
+                               budget.kv.bytes_per_token(), " B a token and rank"),
+                        budget.kv.other_record
+                            ? concat("the other nvfp4_ds_mla record takes ", *budget.kv.other_record,
+                                     " B: state kv_record_bytes where it runs; check indexer_cache and dcp")
+                            : "check kv_cache_dtype, indexer_cache, speculation and dcp"});
   return findings;
 }
 

@@ -57,13 +57,17 @@ Result<std::vector<DeploymentRequest>> plan_requests(const Deployment& deploymen
   if (auto s = check_sections(deployment, &described); !s) return s.error();
   std::vector<DeploymentRequest> requests;
   if (described) {
-    if (!is_exl3(deployment))
-      return Error{ErrorCode::unsupported_deployment, "/quant/source_format",
+    if (!is_exl3(deployment)) {
+      const Quantization& quant = *deployment.quant;
+      return Error{ErrorCode::unsupported_deployment,
+                   quant.source_format ? "/quant/source_format" : "/quant/weights",
                    concat("how an engine plans ",
-                          deployment.quant->source_format ? name_of(*deployment.quant->source_format)
-                                                          : std::string_view("such"),
+                          quant.source_format ? name_of(*quant.source_format)
+                          : quant.weights     ? kWeightFormatNames[static_cast<int>(*quant.weights)]
+                                              : std::string_view("such"),
                           " deployments is not modelled"),
                    "state the plans themselves under \"plans\"; exl3_trellis_mcg deployments are modelled"};
+    }
     auto made = exl3_requests(deployment);
     if (!made) return made.error();
     for (PlanRequest& request : *made) requests.push_back({std::move(request), -1});

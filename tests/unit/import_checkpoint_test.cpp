@@ -145,3 +145,18 @@ TEST_CASE("an engine build names its contract, and an unknown one names none") {
   CHECK(contract_of_engine("v0.20.2rc1.dev249+glmkimirebase20260514") == "");
   CHECK(contract_of_engine("x.r140") == "");
 }
+
+TEST_CASE("every shipped model's fields are read from a config.json that has them") {
+  for (const ShippedFile& file : shipped_models()) {
+    INFO(file.stem);
+    Import shipped, import;
+    REQUIRE(add_model(shipped, std::string(file.stem), Rank::checkpoint));
+    import_hf_text(import, "config.json", file.text);
+    CHECK(first_problem(import) == "");
+    for (const ImportRow& row : shipped.rows) {
+      if (row.pointer == "/model/name" || row.pointer == "/model/index_full_layers") continue;  // not theirs
+      INFO(row.pointer);
+      CHECK(value_at(import, row.pointer) == row.json);
+    }
+  }
+}

@@ -148,6 +148,23 @@ TEST_CASE("tokens equal what the engine's floating point gives, for all small ca
   CHECK(inexact > 0);
 }
 
+TEST_CASE("the memory of a token count is every amount that gives it, and no other") {
+  KvCache cache;
+  cache.block_tokens = 4;
+  cache.record_bytes = 3;
+  cache.layers = 1;
+  for (i64 longest : {1, 5, 7, 16, 100}) {
+    for (i64 tokens = 0; tokens < 60; ++tokens) {
+      const auto memory = memory_of_tokens(cache, tokens, longest);
+      for (i64 bytes = 0; bytes < 400; ++bytes) {
+        const bool gives = kv_tokens(cache, kv_blocks(cache, bytes), longest) == tokens;
+        const bool is_inside = memory && bytes >= memory->lo && bytes <= memory->hi;
+        CHECK(gives == is_inside);
+      }
+    }
+  }
+}
+
 TEST_CASE("the KV cache says what it needs and where") {
   struct Case {
     const char* patch;

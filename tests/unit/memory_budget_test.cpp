@@ -76,6 +76,23 @@ TEST_CASE("terms that cannot leave the printed KV memory are pointed at") {
   CHECK(budget_findings(budget(config)).empty());
 }
 
+TEST_CASE("a printed number of tokens narrows the printed memory to its blocks, or contradicts it") {
+  const Json shipped = Json::parse(read_source("configs/glm52-mixed325.json"));
+  const MemoryBudget made = budget(shipped);
+  const BlockBounds blocks = kv_blocks(made);
+  CHECK(blocks.lo == 1004);
+  CHECK(blocks.hi == 1004);
+  CHECK(budget_findings(made).empty());
+  Json config = shipped;
+  config["measured"].erase("available_kv");
+  CHECK(kv_blocks(budget(config)).lo == 1004);
+  CHECK(kv_blocks(budget(config)).hi == 1004);
+  config = shipped;
+  config["deployment"]["kv_record_bytes"] = 432;
+  REQUIRE(budget_findings(budget(config)).size() == 1);
+  CHECK(budget_findings(budget(config))[0].rule == "measured-tokens");
+}
+
 TEST_CASE("with graph profiling disabled nothing is set aside and the pool costs margin") {
   Json config = declared();
   config["budget"].erase("margin");
