@@ -63,6 +63,20 @@ void add_verbosity(CLI::App& command, CommandLine& line) {
   command.add_flag("-v", line.verbosity, "Say on stderr what is done; -vv for details");
 }
 
+// How a command prints its reports.
+void add_report_options(CLI::App& command, CommandLine& line) {
+  command.add_option("--format", line.format, "How to print the answer")
+      ->check(CLI::IsMember(format_names()))
+      ->capture_default_str();
+  command
+      .add_option("--width", line.configs.report.render.width,
+                  "Columns to print in (default: COLUMNS, else 100)")
+      ->check(CLI::Range(20, 10'000));
+  command.add_flag("--ascii", line.configs.report.render.ascii, "No glyphs beyond ASCII");
+  command.add_flag("-q,--quiet", line.configs.report.render.quiet, "The verdict line alone");
+  add_verbosity(command, line);
+}
+
 // What every command that reads configs and prints reports takes.
 void add_config_options(CLI::App& command, CommandLine& line) {
   ConfigOptions& options = line.configs;
@@ -82,15 +96,7 @@ void add_config_options(CLI::App& command, CommandLine& line) {
                   "Let ${NAME} in a config read the environment")
       ->take_all()
       ->type_name("NAME");
-  command.add_option("--format", line.format, "How to print the answer")
-      ->check(CLI::IsMember(format_names()))
-      ->capture_default_str();
-  command
-      .add_option("--width", options.report.render.width, "Columns to print in (default: COLUMNS, else 100)")
-      ->check(CLI::Range(20, 10'000));
-  command.add_flag("--ascii", options.report.render.ascii, "No glyphs beyond ASCII");
-  command.add_flag("-q,--quiet", options.report.render.quiet, "The verdict line alone");
-  add_verbosity(command, line);
+  add_report_options(command, line);
 }
 
 void add_size(CLI::App& app, CommandLine& line) {
@@ -172,6 +178,32 @@ void add_import(CLI::App& app, CommandLine& line) {
   add_verbosity(*command, line);
 }
 
+void add_reconcile(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand(
+      "reconcile", "Do the figures an engine printed agree with the plan of its settings?");
+  command->footer(
+      "Examples:\n  moeplan reconcile vllm.log\n"
+      "  kubectl logs glm52-0 | moeplan reconcile - --device rtx-pro-6000-blackwell --format json\n"
+      "Exits 1 when a figure differs; one that cannot be derived is no difference.");
+  ImportOptions& options = line.import;
+  command->add_option("log", options.file, "The engine's start-up log; - is standard input")
+      ->required()
+      ->type_name("LOG");
+  command->add_option("--hf", options.hf, "The checkpoint's config.json, or its folder")->type_name("PATH");
+  command->add_option("--model", options.model, "A shipped model, or a file of that form")->type_name("NAME");
+  command->add_option("--device", options.device, "A shipped device, or a file of that form")
+      ->type_name("NAME");
+  command->add_option("--contract", options.contract, "The contract the engine runs")
+      ->check(CLI::IsMember(contract_ids()));
+  command
+      ->add_option("--set", options.sets,
+                   "State one setting that the log does not show: /json/pointer=value; repeatable")
+      ->take_all()
+      ->check(check_set)
+      ->type_name("PTR=VALUE");
+  add_report_options(*command, line);
+}
+
 int run(int argc, char** argv) {
   CommandLine line;
   // An engine's command line is its own; it is not parsed as ours.
@@ -192,6 +224,7 @@ int run(int argc, char** argv) {
   add_capacity(app, line);
   add_batch(app, line);
   add_import(app, line);
+  add_reconcile(app, line);
   app.add_subcommand("schema", "Print the JSON Schema of a config");
   CLI::App* help = app.add_subcommand("help", "What an error word means");
   help->add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
@@ -230,6 +263,8 @@ int run(int argc, char** argv) {
     code = run_batch(line.batch);
   } else if (app.got_subcommand("import")) {
     code = run_import(std::move(line.import));
+  } else if (app.got_subcommand("reconcile")) {
+    code = run_reconcile({line.import, line.configs.report});
   } else if (app.got_subcommand("schema")) {
     code = run_schema();
   } else if (app.got_subcommand("help")) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/commands/options.hpp"
+#include "cli/commands/import.hpp"
 #include "cli/import/engine_contracts.hpp"
 #include "cli/import/shipped.hpp"
 #include "cli/import/sources.hpp"
@@ -175,24 +175,32 @@ void complete(Import& import) {
   }
 }
 
-// Our own reader judges what was made: a value out of bounds is named with its source.
-void check_config(Import& import, const std::string& text) {
-  const auto config = parse_config("import", text, {});
-  for (const Problem& problem : config->problems) {
-    const ImportRow* row = find_row(import, problem.error.pointer);
-    import.fail(problem.error.code, Place{},
-                row ? concat(problem.error.message, " (", row->from, ")") : problem.error.message,
-                problem.error.help);
-    import.problems.back().error.pointer = problem.error.pointer;
-  }
-}
-
 ExitCode refuse(const Import& import) {
   std::fputs(render_problems(import.problems).c_str(), stderr);
   return ExitCode::input;
 }
 
 }  // namespace
+
+void complete_import(Import& import, const ImportOptions& options) {
+  add_common(import, options);
+  if (!import.problems.empty()) return;
+  settle(import);
+  complete(import);
+}
+
+std::unique_ptr<Config> read_back(Import& import, const std::string& text, bool is_whole) {
+  auto config = parse_config("import", text, {});
+  for (const Problem& problem : config->problems) {
+    if (!is_whole && problem.error.code == ErrorCode::missing_field) continue;
+    const ImportRow* row = find_row(import, problem.error.pointer);
+    import.fail(problem.error.code, Place{},
+                row ? concat(problem.error.message, " (", row->from, ")") : problem.error.message,
+                problem.error.help);
+    import.problems.back().error.pointer = problem.error.pointer;
+  }
+  return config;
+}
 
 std::vector<std::string> import_source_names() {
   std::vector<std::string> names;
@@ -217,15 +225,12 @@ ExitCode run_import(ImportOptions options) {
   Import import;
   import.allowed_names = options.environment;
   source->read(import, options);
-  add_common(import, options);
-  if (!import.problems.empty()) return refuse(import);
-  settle(import);
-  complete(import);
+  complete_import(import, options);
   if (!import.problems.empty()) return refuse(import);
 
   const auto missing = missing_fields(import);
   const std::string text = write_config(import);
-  if (missing.empty()) check_config(import, text);
+  if (missing.empty()) read_back(import, text, true);
   if (!import.problems.empty()) return refuse(import);
   if (!options.quiet) std::fputs(provenance_table(import).c_str(), stderr);
   if (!missing.empty()) {

@@ -45,6 +45,11 @@ struct ImportOptions {
   bool quiet = false;
 };
 
+struct ReconcileOptions {
+  ImportOptions import;  // its file is the log
+  ReportOptions report;
+};
+
 struct CapacityOptions {
   ConfigOptions configs;
   bool probe = false;         // compare with this machine's GPUs
@@ -57,6 +62,7 @@ ExitCode run_explain(const ExplainOptions& options);
 ExitCode run_capacity(const CapacityOptions& options);
 ExitCode run_batch(const BatchOptions& options);
 ExitCode run_import(ImportOptions options);
+ExitCode run_reconcile(const ReconcileOptions& options);
 std::vector<std::string> import_source_names();
 ExitCode run_schema();
 ExitCode run_version(bool verbose);

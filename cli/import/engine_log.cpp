@@ -41,6 +41,8 @@ constexpr LogPattern kPatterns[] = {
      {weights, peak_activation, non_torch, graph_actual}},
     {"EstimatedCUDAgraphmemory:#GiB", {graph_estimate}},
     {"EstimatedMRV2CUDAgraphmemory:#GiB", {graph_estimate}},
+    {"CUDAgraphpoolmemory:#GiB(actual),#GiB(estimated),difference:#GiB",
+     {graph_actual, graph_estimate, graph_difference}},
     {"CUDAgraphpoolmemory:#GiB(actual),#GiB(estimated)", {graph_actual, graph_estimate}},
     {"Graphcapturingfinishedin#secs,took#GiB", {none, graph_actual}},
     {"CUDAgraphmemoryprofilingisdisabled", {graph_profiling_disabled}},
@@ -49,6 +51,7 @@ constexpr LogPattern kPatterns[] = {
     {"increase--gpu-memory-utilizationto#", {increased_utilization}},
     {"increasing--gpu-memory-utilizationfrom#to#", {utilization, increased_utilization}},
     {"maxseqlen(#),(#GiBKVcacheisneeded", {needed_model_len, needed_kv}},
+    {"largerthantheavailableKVcachememory(#GiB)", {available_kv}},
     {"estimatedmaximummodellengthis#", {estimated_model_len}},
     {"`--kv-cache-memory-bytes=#`(#GiB)tofitintorequestedmemory", {suggested_kv_bytes, none}},
     {"`--kv-cache-memory-bytes=#`(#GiB)tofullyutilize", {suggested_kv_bytes_full, none}},
@@ -220,6 +223,9 @@ void EngineLogReader::scan(bool at_end) {
 void EngineLogReader::match(std::size_t at) {
   const std::string_view text = text_;
   for (const LogPattern& pattern : kPatterns) {
+    // Most places share two bytes with one pattern, and no more than those.
+    if (text[at] != pattern.text[0] || text[at + 1] != pattern.text[1]) continue;
+    if (!text.substr(at).starts_with(pattern.text.substr(0, pattern.text.find_first_of("#@")))) continue;
     std::pair<std::string, std::size_t> captures[9];
     std::size_t count = 0, from = at;
     bool fits = true;
@@ -244,6 +250,7 @@ void EngineLogReader::match(std::size_t at) {
       }
     }
     if (!fits) continue;
+    LogStatement statement;
     for (std::size_t i = 0; i < count; ++i) {
       if (pattern.keys[i] != mixed_tiers && pattern.keys[i] != engine_version)
         std::erase(captures[i].first, ',');
@@ -251,14 +258,29 @@ void EngineLogReader::match(std::size_t at) {
         note_figure(mixed_form, "serial", captures[i].second);
       else if (pattern.keys[i] == mixed_tiers)
         note_figure(mixed_form, "one_grid", captures[i].second);
+      if (pattern.keys[i] != none)
+        statement.figures.push_back(
+            {pattern.keys[i], captures[i].first, lines_[captures[i].second], columns_[captures[i].second]});
       note_figure(pattern.keys[i], std::move(captures[i].first), captures[i].second);
     }
+    note_statement(std::move(statement));
     if (count == 0 && pattern.keys[0] == graph_profiling_disabled)
       note_figure(graph_profiling_disabled, "yes", at);
     if (pattern.text.starts_with(kConfigPattern)) read_dump(from, false);
     if (pattern.text.starts_with(kArgumentsPattern)) read_dump(from - 1, true);
     return;
   }
+}
+
+void EngineLogReader::note_statement(LogStatement statement) {
+  if (statement.figures.empty() || log_.statements.size() >= kMostFigures) return;
+  const auto equal = [](const LogFigure& a, const LogFigure& b) {
+    return a.key == b.key && a.text == b.text;
+  };
+  for (const LogStatement& other : log_.statements) {
+    if (std::ranges::equal(other.figures, statement.figures, equal)) return;
+  }
+  log_.statements.push_back(std::move(statement));
 }
 
 void EngineLogReader::note_figure(LogKey key, std::string text, std::size_t at) {
@@ -320,6 +342,11 @@ EngineLog EngineLogReader::finish() {
     log_.notes.push_back(
         concat("the engine starts ", log_.starts, " times in this log, with equal arguments"));
   return std::move(log_);
+}
+
+const LogFigure* LogStatement::find(LogKey key) const {
+  const auto at = std::ranges::find(figures, key, &LogFigure::key);
+  return at == figures.end() ? nullptr : &*at;
 }
 
 std::vector<const LogFigure*> EngineLog::all(LogKey key) const {

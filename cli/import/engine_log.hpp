@@ -23,12 +23,13 @@ enum class LogKey {
   free_memory,         // GiB
   total_memory,        // GiB
   utilization,
-  requested,        // GiB
-  weights,          // GiB, of the summary line
-  peak_activation,  // GiB
-  non_torch,        // GiB
-  graph_estimate,   // GiB
-  graph_actual,     // GiB
+  requested,         // GiB
+  weights,           // GiB, of the summary line
+  peak_activation,   // GiB
+  non_torch,         // GiB
+  graph_estimate,    // GiB
+  graph_actual,      // GiB
+  graph_difference,  // GiB
   graph_profiling_disabled,
   equivalent_utilization,
   increased_utilization,
@@ -68,6 +69,13 @@ struct LogFigure {
   i64 line = 0, column = 0;
 };
 
+// The figures that one line states together.
+struct LogStatement {
+  std::vector<LogFigure> figures;
+
+  const LogFigure* find(LogKey key) const;
+};
+
 struct LogDump {
   Literal value;
   i64 line = 0, column = 0;
@@ -76,11 +84,12 @@ struct LogDump {
 struct EngineLog {
   std::string name;
   i64 lines = 0;
-  std::vector<LogFigure> figures;    // in order; one a distinct text of its key
-  std::optional<LogDump> arguments;  // "non-default args"
-  std::optional<LogDump> config;     // "with config"
-  int starts = 0;                    // config dumps seen
-  std::vector<Problem> problems;     // cut or unreadable dumps, two engines in one log; places name the log
+  std::vector<LogFigure> figures;        // in order; one a distinct text of its key
+  std::vector<LogStatement> statements;  // in order; one a distinct set of texts
+  std::optional<LogDump> arguments;      // "non-default args"
+  std::optional<LogDump> config;         // "with config"
+  int starts = 0;                        // config dumps seen
+  std::vector<Problem> problems;  // cut or unreadable dumps, two engines in one log; places name the log
   std::vector<std::string> notes;
 
   // All distinct figures of a key, and the first; null when the log stopped before or never prints it.
@@ -104,6 +113,7 @@ class EngineLogReader {
   void scan(bool at_end);
   void match(std::size_t at);
   void read_dump(std::size_t at, bool is_arguments);
+  void note_statement(LogStatement statement);
   void note_figure(LogKey key, std::string text, std::size_t at);
   void fail(std::size_t at, ErrorCode code, std::string message, std::string help);
 

@@ -5,6 +5,7 @@
 #include "cli/import/engine_log.hpp"
 #include "cli/import/shipped.hpp"
 #include "cli/import/sources.hpp"
+#include "cli/io/decimal.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
@@ -165,15 +166,48 @@ class LogRows {
     const LogFigure* total = log_.first(LogKey::total_memory);
     if (const LogFigure* multiprocessors = log_.first(LogKey::sms))
       add("/device/sm_count", multiprocessors->text, *multiprocessors);
-    if (!total) return;
-    add("/device/total_memory", json_of(concat(total->text, " GiB")), *total, RowKind::measured);
-    // What PyTorch reports of the devices whose logs have been seen.
-    constexpr std::pair<std::string_view, std::string_view> kTotals[] = {{"95.01", "rtx-pro-6000-blackwell"}};
-    for (const auto& [text, device] : kTotals) {
-      if (text == total->text)
-        moeplan::add_device(
-            import_, std::string(device), Rank::assumed, RowKind::assumed,
-            concat("from ", text, " GiB total memory (", from(*total), "): shipped ", device));
+    if (total) {
+      add("/device/total_memory", json_of(concat(total->text, " GiB")), *total, RowKind::measured);
+      for (const KnownTotal& known : kTotals) {
+        if (known.text == total->text)
+          assume_device(known, concat("from ", total->text, " GiB total memory (", from(*total), ")"));
+      }
+      return;
+    }
+    assume_device_of_utilization();
+  }
+
+  // What PyTorch reports of the devices whose logs have been seen.
+  struct KnownTotal {
+    std::string_view text;  // GiB
+    std::string_view device;
+  };
+  static constexpr KnownTotal kTotals[] = {{"95.01", "rtx-pro-6000-blackwell"}};
+
+  void assume_device(const KnownTotal& known, const std::string& why) {
+    moeplan::add_device(import_, std::string(known.device), Rank::assumed, RowKind::assumed,
+                        concat(why, ": shipped ", known.device));
+  }
+
+  // A refused start prints no total, but the share of it that its graphs take: total = graphs / share.
+  void assume_device_of_utilization() {
+    const LogFigure* share = log_.first(LogKey::utilization);
+    const LogFigure* without = log_.first(LogKey::equivalent_utilization);
+    const LogFigure* graphs = log_.first(LogKey::graph_estimate);
+    if (!share || !without || !graphs || !log_.first(LogKey::mixed_tiers)) return;
+    const auto estimate = scaled_decimal(graphs->text, 1000);
+    const auto from_share = scaled_decimal(share->text, 1'000'000);
+    const auto to_share = scaled_decimal(without->text, 1'000'000);
+    constexpr i64 kHalf = 50;  // of the fourth decimal
+    if (!estimate || !from_share || !to_share || *from_share - *to_share <= kHalf) return;
+    const i64 ppm = *from_share - *to_share;
+    for (const KnownTotal& known : kTotals) {
+      const i64 thousandths = scaled_decimal(known.text, 1000).value_or(0);
+      // The estimate is printed to 0.01 GiB.
+      if (thousandths * (ppm - kHalf) <= (*estimate + 5) * 1'000'000 &&
+          thousandths * (ppm + kHalf) >= (*estimate - 5) * 1'000'000)
+        assume_device(known, concat("from graphs of ", graphs->text, " GiB that take ", share->text, " - ",
+                                    without->text, " of its memory (", from(*without), ")"));
     }
   }
 
