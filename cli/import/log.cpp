@@ -199,7 +199,10 @@ class LogRows {
     const auto from_share = scaled_decimal(share->text, 1'000'000);
     const auto to_share = scaled_decimal(without->text, 1'000'000);
     constexpr i64 kHalf = 50;  // of the fourth decimal
-    if (!estimate || !from_share || !to_share || *from_share - *to_share <= kHalf) return;
+    constexpr i64 kMost = 1'000'000;
+    if (!estimate || *estimate > kMost || !from_share || *from_share > kMost || !to_share ||
+        *from_share - *to_share <= kHalf)
+      return;
     const i64 ppm = *from_share - *to_share;
     for (const KnownTotal& known : kTotals) {
       const i64 thousandths = scaled_decimal(known.text, 1000).value_or(0);

@@ -16,6 +16,20 @@ using enum LogKey;
 
 __extension__ using Wide = __int128;
 
+// Beyond these a printed number is no figure of an engine; below them no sum or product leaves 63 bits.
+constexpr i64 kMostBytes = i64{1} << 50;
+constexpr i64 kMostTokens = i64{1} << 32;
+
+// A figure in GiB; none when it is no amount of memory.
+std::optional<ByteRange> printed_memory(const LogFigure& figure) {
+  const auto bytes = parse_printed_bytes(concat(figure.text, " GiB"));
+  return bytes && bytes->hi <= kMostBytes ? bytes : std::nullopt;
+}
+
+std::optional<i64> at_most(std::optional<i64> value, i64 most) {
+  return value && *value <= most ? value : std::nullopt;
+}
+
 struct Prediction {
   std::string predicted;
   std::optional<bool> match;
@@ -73,7 +87,7 @@ struct Context {
   std::optional<ByteRange> memory(LogKey key, std::string_view name) {
     std::optional<ByteRange> hull;
     for (const LogFigure* input : inputs(key)) {
-      const auto bytes = parse_printed_bytes(concat(input->text, " GiB"));
+      const auto bytes = printed_memory(*input);
       if (!bytes) continue;
       hull = hull ? ByteRange{min_of(hull->lo, bytes->lo), max_of(hull->hi, bytes->hi)} : *bytes;
     }
@@ -89,23 +103,19 @@ struct Context {
       missing_inputs = "the available KV memory";
       return std::nullopt;
     }
-    return parse_printed_bytes(concat(least->text, " GiB"));
+    return printed_memory(*least);
   }
 
   std::optional<i64> utilization() const {
     if (known.deployment && known.deployment->engine && known.deployment->engine->gpu_memory_utilization)
       return known.deployment->engine->gpu_memory_utilization;
     const auto printed = inputs(LogKey::utilization);
-    return printed.empty() ? std::nullopt : scaled_decimal(printed[0]->text, 1'000'000);
-  }
-
-  ByteRange logged_memory() const {
-    return parse_printed_bytes(concat(figure.text, " GiB")).value_or(ByteRange{});
+    return printed.empty() ? std::nullopt : at_most(scaled_decimal(printed[0]->text, 1'000'000), 1'000'000);
   }
 
   i64 number(LogKey key) const {
     const LogFigure* input = statement.find(key);
-    return input ? scaled_decimal(input->text, 1).value_or(0) : 0;
+    return input ? at_most(scaled_decimal(input->text, 1), kMostTokens).value_or(0) : 0;
   }
 
   // Why nothing can be said that needs the deployment: what is missing of the sections; "" when all is there.
@@ -126,7 +136,8 @@ Prediction not_printed(const Context& c) {
 }
 
 Prediction compare_memory(const Context& c, ByteRange predicted) {
-  return {gibibytes(predicted), meet(predicted, c.logged_memory()), ""};
+  const auto logged = printed_memory(c.figure);
+  return {gibibytes(predicted), logged && meet(predicted, *logged), ""};
 }
 
 // The runtimes that an EXL3 line states, under the capacities and blocks of that line.
@@ -266,10 +277,10 @@ bool is_inside(const Context& c, TokenRange tokens) {
 }
 
 // An engine argument that is a whole number; none when it is not given.
-std::optional<i64> argument_of(const EngineLog& log, std::string_view name) {
+std::optional<i64> argument_of(const EngineLog& log, std::string_view name, i64 most) {
   const Literal* value = log.arguments ? log.arguments->value.find(name) : nullptr;
   if (!value || value->type != Literal::Type::number) return std::nullopt;
-  return scaled_decimal(value->text, 1);
+  return at_most(scaled_decimal(value->text, 1), most);
 }
 
 Prediction predict_tokens(Context& c) {
@@ -278,9 +289,9 @@ Prediction predict_tokens(Context& c) {
   const auto& length = c.known.deployment->engine->max_model_len;
   if (!length) return underivable("max_model_len is not known");
   // Both take the place of what the profile leaves.
-  const auto blocks = argument_of(c.log, "num_gpu_blocks_override");
+  const auto blocks = argument_of(c.log, "num_gpu_blocks_override", i64{1} << 31);
   auto memory = c.available();
-  if (const auto bytes = argument_of(c.log, "kv_cache_memory_bytes")) memory = exactly(*bytes);
+  if (const auto bytes = argument_of(c.log, "kv_cache_memory_bytes", kMostBytes)) memory = exactly(*bytes);
   if (!blocks && !memory) return not_printed(c);
   const auto tokens_with = [&](const KvCache& of) {
     if (!blocks) return moeplan::kv_tokens(of, *memory, *length);
@@ -347,7 +358,7 @@ Prediction predict_utilization(Context& c, int sign) {
   if (!share) return underivable("the utilization is not known");
   const PpmRange predicted = utilization_with_graphs(*share, sign, *estimate, *total);
   constexpr i64 kHalf = 50;  // of the fourth decimal
-  const i64 logged = scaled_decimal(c.figure.text, 1'000'000).value_or(0);
+  const i64 logged = at_most(scaled_decimal(c.figure.text, 1'000'000), kMostBytes).value_or(0);
   return {range_text(decimal(predicted.lo, 6), decimal(predicted.hi, 6)),
           predicted.lo <= logged + kHalf && logged - kHalf <= predicted.hi, ""};
 }

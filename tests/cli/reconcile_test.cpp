@@ -326,3 +326,30 @@ TEST_CASE("a log of 50 MB of progress bars gives the same answer") {
   CHECK(answer.exit_code == 0);
   CHECK(answer.out.find("MATCHES · 12 of 12") != std::string::npos);
 }
+
+TEST_CASE("absurd numbers in a log are differences or underivable, never a crash") {
+  const std::string log = golden(kMixedDraft);
+  for (const char* number : {"0", "0.00", "999999999", "4611686018427387904", "99999999999999999999999"}) {
+    for (const char* figure : {"1.91 GiB", "87.41", "95.01", "1.41 GiB", "0.27 GiB", "257,024", "131,072",
+                               "1.96x", "arena=414.1", "0.9171", "=0.9200", "capacity=1024", "2045293179"}) {
+      std::string digits = figure;
+      const auto begin = digits.find_first_of("0123456789");
+      const auto end = digits.find_first_not_of("0123456789.,", begin);
+      digits.replace(begin, (end == std::string::npos ? digits.size() : end) - begin, number);
+      const auto output = run_moeplan("reconcile -q -", replaced(log, figure, digits));
+      INFO(figure << " -> " << digits << "\n" << output.out << output.err);
+      CHECK((output.exit_code == 0 || output.exit_code == 1 || output.exit_code == 3));
+    }
+  }
+}
+
+TEST_CASE("blocks and bytes that the arguments pin take the place of the available memory") {
+  const std::string log = golden(kMixedDraft);
+  const auto with = [&](const char* argument) {
+    return replaced(log, "non-default args: {", std::string("non-default args: {") + argument + ", ");
+  };
+  CHECK(reconcile_text(with("'num_gpu_blocks_override': 1004")).cell("KV cache tokens", "predicted") ==
+        "257024");
+  CHECK(reconcile_text(with("'num_gpu_blocks_override': 900")).of("KV cache tokens") == "mismatch");
+  CHECK(reconcile_text(with("'kv_cache_memory_bytes': 2054650000")).of("KV cache tokens") == "match");
+}
