@@ -11,7 +11,6 @@
 #include <new>
 #include <string_view>
 #include <tuple>
-#include "planner/core/text.hpp"
 
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
@@ -216,7 +215,8 @@ int run(int argc, char** argv) {
   }
   line.configs.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
-  app.footer("Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 70 a bug.");
+  app.footer(
+      "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, 70 a bug.");
   app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
   add_verbosity(app, line);
   add_size(app, line);
@@ -228,8 +228,8 @@ int run(int argc, char** argv) {
   app.add_subcommand("schema", "Print the JSON Schema of a config");
   CLI::App* help = app.add_subcommand("help", "What an error word means");
   help->add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
-  CLI::App* version = app.add_subcommand("version", "Print the version; with -v what the build is made of");
-  add_verbosity(*version, line);
+  CLI::App* version = app.add_subcommand("version", "Print the version");
+  version->add_flag("-v", line.verbosity, "And what the build is made of");
   app.require_subcommand(0, 1);
 
   try {

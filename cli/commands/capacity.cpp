@@ -159,12 +159,14 @@ Table what_if_table(const Deployment& d, const MemoryBudget& budget) {
           "inside the profile");
   }
   const i64 scheduled = d.engine->max_num_batched_tokens;
+  const auto now = growing_bytes_of(d);
   for (i64 tokens : {scheduled * 2, scheduled / 2}) {
     if (tokens < 1 || tokens > kMaxTokens) continue;
-    const auto scratch =
-        scratch_with([&](Deployment& other) { other.engine->max_num_batched_tokens = tokens; });
-    if (scratch && *scratch != budget.scratch_bytes())
-      add(concat("max_num_batched_tokens ", grouped(tokens)), budget.scratch_bytes() - *scratch, true,
+    Deployment other = d;
+    other.engine->max_num_batched_tokens = tokens;
+    const auto then = growing_bytes_of(other);
+    if (now && then && *then != *now)
+      add(concat("max_num_batched_tokens ", grouped(tokens)), *now - *then, true,
           "inside the profile, activation aside");
   }
   for (const Exl3Runtime& runtime : budget.runtimes) {
@@ -290,13 +292,20 @@ std::string verdict_of(const Deployment& d, std::span<const MemoryBudget> budget
     };
     verdict +=
         concat(" · KV cache of ", bounds_text(tokens(blocks.lo), tokens(blocks.hi), grouped), " tokens");
+    if (worst.measured.available_kv && worst.measured.kv_tokens) {
+      const TokenRange derived = kv_tokens(worst.kv, *worst.measured.available_kv, longest);
+      verdict += concat(" (", bounds_text(std::optional(derived.lo), std::optional(derived.hi), grouped),
+                        " derived from the printed memory, ", grouped(*worst.measured.kv_tokens), " logged)");
+    }
     if (d.engine->max_model_len) verdict += concat(", max_model_len ", grouped(*d.engine->max_model_len));
   } else {
     verdict += " · KV cache not stated";
   }
-  verdict += worst.moe_modelled ? concat(" · ", grouped(worst.scratch_bytes()), " B (",
-                                         mebibytes(worst.scratch_bytes()), " MiB) of MoE scratch per rank")
-                                : std::string(" · MoE workspace not modelled");
+  verdict += worst.moe_modelled
+                 ? concat(" · ", grouped(worst.scratch_bytes()), " B (", mebibytes(worst.scratch_bytes()),
+                          " MiB) of MoE scratch per rank, parity staging in it")
+                 : std::string(" · MoE workspace not modelled");
+  verdict += concat(" · contract ", d.contract->id);
   if (budgets.size() > 1) verdict += concat(" · bottleneck ", worst.rank);
   return verdict;
 }
@@ -410,7 +419,8 @@ Result<Answer> capacity_report(const Deployment& d, const CapacityOptions& optio
                                   *worst.kv.other_record, " B: state kv_record_bytes where it runs"));
   if (!worst.moe_modelled)
     report.notes.push_back(
-        "MoE workspace not modelled: it is part of the peak activation, and no total here "
+        "the workspaces of MoE and indexer are not modelled for this engine path: they are part of the peak "
+        "activation, and no total here "
         "contains it unless that is stated");
   if (auto missing = what_is_missing(worst); !missing.empty()) report.notes.push_back(std::move(missing));
   return answer;

@@ -41,10 +41,10 @@ void add_routes(const IndexerPlan& plan, Table& table) {
     IndexerRequest request = plan.request->indexer;
     request.caps.route = choice;
     const auto layout = plan_indexer_paged(request);
-    table.rows.push_back({{plan.request->id, std::string(name_of(route)), std::string(taken ? "taken" : ""),
-                           layout ? Cell(layout->total_bytes) : Cell(),
-                           taken ? plan.layout->route_reason : why_not(request, route, layout)},
-                          {}});
+    table.rows.push_back(
+        {{plan.request->id, std::string(name_of(route)), taken, layout ? Cell(layout->total_bytes) : Cell(),
+          taken ? plan.layout->route_reason : why_not(request, route, layout)},
+         {}});
   }
 }
 
@@ -54,7 +54,7 @@ Table route_table(const PlannedConfig& planned) {
   table.title = "routes: decided once, from capacities, never from live rows or lengths";
   table.columns = {{"id", "PLAN"},
                    {"route", "ROUTE"},
-                   {"taken", ""},
+                   {"taken", "TAKEN"},
                    {"bytes", "BYTES", ColumnKind::bytes},
                    {"why", "WHY"}};
   for (const IndexerPlan& plan : planned.indexer_plans) add_routes(plan, table);
@@ -117,7 +117,6 @@ Table step_table(const PlannedConfig& planned) {
                    {"allocated_bytes", "ALLOCATES", ColumnKind::bytes},
                    {"env_reads", "ENV READS", ColumnKind::count},
                    {"env_reads_per_step", "A STEP", ColumnKind::count},
-                   {"env_reads_resolved", "RESOLVED ONCE", ColumnKind::count},
                    {"variables", "OF"}};
   for (const IndexerPlan& plan : planned.indexer_plans) {
     IndexerRequest call = plan.request->indexer;
@@ -130,13 +129,13 @@ Table step_table(const PlannedConfig& planned) {
     const auto layout = plan_indexer_step(call);
     if (!layout) {
       table.rows.push_back(
-          {{plan.request->id, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), layout.error().message}, {}});
+          {{plan.request->id, Cell(), Cell(), Cell(), Cell(), Cell(), layout.error().message}, {}});
       continue;
     }
     const StepMeta& step = std::get<StepMeta>(layout->meta);
     const i64 reads = total_reads(step);
     table.rows.push_back({{plan.request->id, step.num_chunks, static_cast<i64>(step.launches.size()),
-                           allocated_bytes(step), reads, reads * layers, i64{0}, reads_by_variable(step)},
+                           allocated_bytes(step), reads, reads * layers, reads_by_variable(step)},
                           {}});
   }
   return table;
@@ -149,7 +148,11 @@ Report explain_indexer_report(const PlannedConfig& planned, bool with_steps) {
   Report report;
   report.schema = "moeplan.explain/1";
   if (planned.indexer_plans.empty()) {
-    report.verdict = "this config has no paged indexer: its model states no index_topk, and no plan is one";
+    report.verdict =
+        has_indexer(deployment)
+            ? "the indexer of this config is not planned: a setting it follows from is not stated"
+            : "this config has no paged indexer: its model states no index_topk, and no plan is one";
+    report.findings = indexer_findings(deployment, planned.indexer_plans);
     return report;
   }
   std::vector<std::string> taken;
@@ -171,12 +174,17 @@ Report explain_indexer_report(const PlannedConfig& planned, bool with_steps) {
     report.notes.push_back(
         "environment reads are paid by eager calls (a captured graph pays them once, at capture); a draft's "
         "own "
-        "forwards come on top");
+        "forwards come on top. Variables resolved once, at plan time, would leave none a step");
   }
   report.findings = indexer_findings(deployment, planned.indexer_plans);
   report.notes.push_back(
-      "R rows, K top-k, st supertile tokens, T context tokens, W pages; tile_logits is independent "
-      "of the context once it is longer than the supertile");
+      "decode rows = max_num_seqs x (1 + speculative tokens), prefill rows = max_num_batched_tokens");
+  report.notes.push_back(
+      "a context longer than the supertile is scored in chunks: candidates of each are carried to the next "
+      "(carry), or kept of all and selected once more (folded in two levels)");
+  report.notes.push_back(
+      "R rows, K top-k, st supertile tokens; tile_logits is independent of a context longer than the "
+      "supertile");
   return report;
 }
 

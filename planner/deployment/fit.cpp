@@ -38,7 +38,7 @@ LargestSetting largest_batched_tokens(const Deployment& d, const MemoryBudget& b
   const auto settings = read_exl3_settings(*d.engine);
   const auto now = growing_bytes_of(d);
   if (!settings || !now) return row;
-  if (settings->capacity_set && indexer_budget_extras(d).inside_profile.empty()) {
+  if (settings->capacity_set && indexer_arena_bytes_of(d) == 0) {
     row.limit = "the prefill capacity is set, so scratch does not grow with it";
     return row;
   }
@@ -154,7 +154,7 @@ Fit fit_of(const ByteBounds& spare) {
 Result<i64> growing_bytes_of(const Deployment& d) {
   auto bytes = scratch_bytes_of(d);
   if (!bytes) return bytes;
-  for (const BudgetRow& row : indexer_budget_extras(d).inside_profile) *bytes += row.bytes.hi.value_or(0);
+  *bytes += indexer_arena_bytes_of(d);
   return bytes;
 }
 

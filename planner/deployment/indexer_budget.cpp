@@ -7,23 +7,46 @@
 
 namespace moeplan {
 
+namespace {
+
+struct PlannedArena {
+  PlanRequest request;
+  IndexerLayout layout;
+};
+
+// The deployment's indexer arenas; none where its engine path is not modelled or its sizes are not stated.
+std::vector<PlannedArena> planned_arenas(const Deployment& deployment) {
+  std::vector<PlannedArena> arenas;
+  if (!check_described(deployment) || !is_exl3(deployment) || !has_indexer(deployment)) return arenas;
+  const auto requests = indexer_requests(deployment);
+  if (!requests) return arenas;
+  for (const PlanRequest& request : *requests) {
+    auto layout = plan_indexer_paged(request.indexer);
+    if (!layout) return {};
+    arenas.push_back({request, std::move(*layout)});
+  }
+  return arenas;
+}
+
+}  // namespace
+
+i64 indexer_arena_bytes_of(const Deployment& deployment) {
+  i64 bytes = 0;
+  for (const PlannedArena& arena : planned_arenas(deployment)) bytes += arena.layout.total_bytes;
+  return bytes;
+}
+
 BudgetExtras indexer_budget_extras(const Deployment& deployment) {
   BudgetExtras extras;
-  if (!check_described(deployment) || !has_indexer(deployment)) return extras;
-  const auto requests = indexer_requests(deployment);
-  if (!requests) return extras;
   const bool peak_is_measured = deployment.measured && deployment.measured->peak_activation;
   BudgetRow late{.name = "", .bytes = exactly(0), .kind = SourceKind::derived, .source = ""};
-  for (const PlanRequest& request : *requests) {
-    const auto layout = plan_indexer_paged(request.indexer);
-    if (!layout) return {};
+  for (const auto& [request, layout] : planned_arenas(deployment)) {
     if (!peak_is_measured)
-      extras.inside_profile.push_back(
-          {.name = concat(request.id, " arena"),
-           .bytes = exactly(layout->total_bytes),
-           .kind = SourceKind::derived,
-           .source = concat(name_of(layout->route), ": moeplan explain indexer")});
-    const auto slab = late_allocation(request, *layout);
+      extras.inside_profile.push_back({.name = concat(request.id, " arena"),
+                                       .bytes = exactly(layout.total_bytes),
+                                       .kind = SourceKind::derived,
+                                       .source = concat(name_of(layout.route), ": moeplan explain indexer")});
+    const auto slab = late_allocation(request, layout);
     if (!slab) return {};
     // A step is either a decode or a prefill: the slabs are never alive together.
     if (slab->bytes <= late.bytes.lo.value_or(0)) continue;

@@ -90,13 +90,7 @@ Result<LateAllocation> late_allocation(const PlanRequest& request, const Indexer
   const auto settings = fold_settings(env);
   if (!settings) return settings.error();
   const i64 supertile = std::get<PagedMeta>(layout.meta).supertile_tokens;
-  const FoldPeak peak = worst_fold_slab({.max_rows = caps->max_q_rows,
-                                         .top_k = caps->top_k,
-                                         .page_size = caps->page_size,
-                                         .max_pages = caps->max_page_table_width,
-                                         .chunk_pages = supertile / caps->page_size,
-                                         .output_physical_slots = false},
-                                        *settings);
+  const FoldPeak peak = worst_fold_slab(fold_capacity(*caps, supertile), *settings);
   return LateAllocation{"two-level fold slab", peak.bytes, peak.rows, peak.tokens, peak.slices};
 }
 

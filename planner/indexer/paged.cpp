@@ -96,13 +96,7 @@ Result<i64> reserved_fold_bytes(const PagedCaps& caps, i64 supertile, IndexerRou
   if (!caps.reserve_fold || route == IndexerRoute::paged_fused) return i64{0};
   const auto settings = fold_settings(env);
   if (!settings) return settings.error();
-  const FoldPeak peak = worst_fold_slab({.max_rows = caps.max_q_rows,
-                                         .top_k = caps.top_k,
-                                         .page_size = caps.page_size,
-                                         .max_pages = caps.max_page_table_width,
-                                         .chunk_pages = supertile / caps.page_size,
-                                         .output_physical_slots = false},
-                                        *settings);
+  const FoldPeak peak = worst_fold_slab(fold_capacity(caps, supertile), *settings);
   if (peak.bytes > kMaxTileLogitsBytes)
     return Error{ErrorCode::out_of_range, "/caps/reserve_fold",
                  concat("the fold slab would pass ", kMaxTileLogitsBytes, " bytes"),
@@ -137,6 +131,15 @@ Result<PagedCaps> paged_caps(const IndexerCaps& caps) {
                    .score_mode = *score_mode,
                    .num_idx_heads = max_of(caps.num_idx_heads.value_or(1), 1),
                    .reserve_fold = caps.reserve_fold.value_or(false)};
+}
+
+FoldCapacity fold_capacity(const PagedCaps& caps, i64 supertile) {
+  return {.max_rows = caps.max_q_rows,
+          .top_k = caps.top_k,
+          .page_size = caps.page_size,
+          .max_pages = caps.max_page_table_width,
+          .chunk_pages = supertile / caps.page_size,
+          .output_physical_slots = false};
 }
 
 Result<IndexerLayout> lay_out_paged(const IndexerRequest& request, const PagedCaps& caps) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "planner/core/result.hpp"
+#include "planner/indexer/fold.hpp"
 #include "planner/indexer/layout.hpp"
 #include "planner/indexer/msa.hpp"
 #include "planner/indexer/request.hpp"
@@ -30,6 +31,9 @@ struct PagedCaps {
 
 // From the members of an `indexer_paged` request.
 Result<PagedCaps> paged_caps(const IndexerCaps& caps);
+
+// The calls such a plan has to be ready for, with logical output.
+FoldCapacity fold_capacity(const PagedCaps& caps, i64 supertile);
 
 Result<IndexerLayout> lay_out_paged(const IndexerRequest& request, const PagedCaps& caps);
 

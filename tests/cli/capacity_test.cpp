@@ -123,7 +123,7 @@ TEST_CASE("an engine path that is not modelled hides behind no total") {
   config["quant"] = {{"source_format", "modelopt_nvfp4"}};
   config["parallel"]["tp"] = 8;
   const Json report = capacity_json(config);
-  CHECK(report["verdict"].get<std::string>().ends_with("MoE workspace not modelled"));
+  CHECK(report["verdict"].get<std::string>().find("MoE workspace not modelled") != std::string::npos);
   CHECK(report["totals"]["scratch_bytes"] == nullptr);
   CHECK(report["moe_modelled"] == false);
   CHECK(!report.contains("prefill_capacities"));

@@ -163,7 +163,7 @@ TEST_CASE("explain indexer says which route, by which rule, and what the others 
   CHECK(contains(run.out, "unless folded in two levels"));
   const Json report = answer("explain indexer -c configs/glm52.json");
   CHECK(report["routes"].size() == 6);
-  CHECK(report["routes"][1]["taken"] == "taken");
+  CHECK(report["routes"][1]["taken"] == true);
   CHECK(report["routes"][2]["bytes"] == 15'076'352);
 }
 
@@ -175,8 +175,14 @@ TEST_CASE("explain indexer --step counts launches, allocations and environment r
   CHECK(decode["allocated_bytes"] == 25'166'016);
   CHECK(decode["env_reads"] == 34);
   CHECK(decode["env_reads_per_step"] == 714);
-  CHECK(decode["env_reads_resolved"] == 0);
   CHECK(report["steps"][1]["env_reads"] == 18);
+}
+
+TEST_CASE("explain says when the indexer is not planned, and why") {
+  const Output run = run_moeplan("explain indexer -c configs/glm52.json --set /deployment/max_num_seqs=null");
+  CHECK(run.exit_code == 0);
+  CHECK(contains(run.out, "is not planned"));
+  CHECK(contains(run.out, "max_num_seqs is not stated"));
 }
 
 TEST_CASE("explain refuses topics it does not know with code 2") {
