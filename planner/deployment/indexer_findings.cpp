@@ -79,7 +79,8 @@ void late_allocations(const Facts& facts, Findings& out) {
                            late.what, ") outside every arena and after the start-up profile; the peak is at ",
                            grouped(late.tokens), " tokens of context with ", grouped(late.rows), " rows"),
          .remedy = late.slices > 0 ? concat("leave that much margin free, or lower ", prefix,
-                                            "INDEXER_TWO_LEVEL_FOLD_MAX_MIB; OFF makes calls carry instead")
+                                            "INDEXER_TWO_LEVEL_FOLD_MAX_MIB; ", prefix,
+                                            "INDEXER_TWO_LEVEL_FOLD=off makes calls carry instead")
                                    : "leave that much margin free, or pass the call its own score buffer",
          .bytes = late.bytes});
   }

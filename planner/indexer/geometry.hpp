@@ -1,5 +1,5 @@
 // Indexer geometry: pure constexpr text without standard headers, so that the host compiler and NVRTC read
-// the same file. Formulas: docs/contracts.md, indexer sections.
+// the same file. Formulas: docs/indexer.md.
 #pragma once
 
 #include "planner/core/integer.hpp"
