@@ -22,6 +22,9 @@ struct CoreBytes {
 };
 
 struct MoeLayout {
+  // Written out, because a defaulted one would zero the arena's unused places at every plan.
+  MoeLayout() {}
+
   const Contract* contract = nullptr;
   Implementation implementation = Implementation::w4a16;
   ArenaLayout arena;  // tensors of the route region, then of the core bound at `bound_tokens`

@@ -4,13 +4,12 @@
 
 namespace moeplan {
 
-std::vector<i64> core_token_counts(const MoeCapacity& capacity, bool bucketed) {
+TokenCounts core_token_counts(const MoeCapacity& capacity, bool bucketed) {
   const auto bucket = [&](i64 tokens) {
     const i64 floored = max_of(tokens, 1);
     return bucketed ? pow2_ceil(floored) : floored;
   };
-  std::vector<i64> counts;
-  counts.reserve(4);
+  TokenCounts counts;
   const auto add = [&](i64 count) {
     if (std::ranges::find(counts, count) == counts.end()) counts.push_back(count);
   };
