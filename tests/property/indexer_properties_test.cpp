@@ -115,9 +115,10 @@ TEST_CASE("the fold slab bound is the exhaustive maximum over every width and ro
         if (c.settings.mode == FoldMode::on || bytes <= c.settings.budget_bytes) most = std::max(most, bytes);
         best[static_cast<std::size_t>(rows)] = std::max(best[static_cast<std::size_t>(rows)], most);
       }
-      // Every width near where slices change, and a sample of the others.
-      if (pages % 97 != 0 && pages % 512 > 1 && pages < kMostPages - 32) continue;
-      for (i64 rows : {1, 2, 7, 33, 48, 63, 64}) {
+      // Every width with one row count after the other; with all of them now and then.
+      const bool all_rows = pages % 2048 == 0;
+      for (i64 rows = all_rows ? 1 : 1 + pages % kMostRows; rows <= kMostRows;
+           rows += all_rows ? 1 : kMostRows) {
         const FoldPeak peak = worst_fold_slab({.max_rows = rows,
                                                .top_k = c.top_k,
                                                .page_size = c.page_size,
@@ -137,6 +138,15 @@ TEST_CASE("a fold call never allocates more than the bound of its plan, and some
   const FoldSettings settings{FoldMode::automatic, i64{256} << 20};
   for (i64 rows : {48, 3072}) {
     const FoldPeak peak = worst_fold_slab({rows, 2048, 64, 8192, 512, false}, settings);
+    i64 most = 0;
+    for (i64 pages = 1; pages <= 8192; pages += 13) {
+      for (i64 live = 1; live <= rows; live += rows / 24) {
+        const auto call = choose_fold({live, 2048, 64, pages, 512, false}, settings, "/rows");
+        if (call->two_level) most = std::max(most, call->candidate_bytes);
+      }
+    }
+    CHECK(most > 0);
+    CHECK(most <= peak.bytes);
     const auto at_peak = choose_fold({peak.rows, 2048, 64, peak.pages, 512, false}, settings, "/rows");
     CHECK(at_peak->two_level);
     CHECK(at_peak->candidate_bytes == peak.bytes);
