@@ -130,6 +130,7 @@ TEST_CASE("a header nested without end, in a file or an index, is refused with e
       INFO(made.err);
       CHECK(made.exit_code == 3);
       CHECK(made.err.find("nested deeper than a header is") != std::string::npos);
+      CHECK((made.err.find(" | [[[[[[1, 2\n") != std::string::npos) == (text.size() < 100));
     }
   }
 }
