@@ -21,14 +21,14 @@ struct YamlFile {
   std::string_view text;
   YamlText yaml;
 
-  Place place(const YamlNode& node) const { return place(node.line, node.column, node.text.size()); }
-  Place place(i64 line, i64 column, std::size_t width) const {
+  Place place(const YamlNode& node) const { return place(node.line, node.column); }
+  Place place(i64 line, i64 column) const {
     std::size_t begin = 0;
     for (i64 i = 1; i < line && begin < text.size(); ++i)
       begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
     const std::size_t at =
         std::min(begin + static_cast<std::size_t>(std::max<i64>(column - 1, 0)), text.size());
-    return place_in(name, text, at, std::max<std::size_t>(1, width));
+    return bare_place_in(name, text, at);
   }
 };
 
@@ -69,8 +69,8 @@ class ComposeReader {
     files_.push_back(std::make_unique<YamlFile>(YamlFile{name, text, read_yaml(text)}));
     const YamlFile& file = *files_.back();
     if (file.yaml.error.empty()) return &file;
-    fail(ErrorCode::invalid_value, file.place(file.yaml.error_line, file.yaml.error_column, 1),
-         file.yaml.error, file.yaml.help);
+    fail(ErrorCode::invalid_value, file.place(file.yaml.error_line, file.yaml.error_column), file.yaml.error,
+         file.yaml.help);
     return nullptr;
   }
 
@@ -87,8 +87,7 @@ class ComposeReader {
     const YamlNode* services =
         root && root->type == YamlType::map ? file.yaml.find(*root, "services") : nullptr;
     if (services && services->type == YamlType::map && !services->members.empty()) return services;
-    fail(ErrorCode::missing_field, file.place(1, 1, 1), "no services in this file",
-         "is this a compose file?");
+    fail(ErrorCode::missing_field, file.place(1, 1), "no services in this file", "is this a compose file?");
     return nullptr;
   }
 
@@ -143,7 +142,13 @@ class ComposeReader {
       return std::nullopt;
     }
     auto expanded = expand_variables(
-        node.text, [this](std::string_view name) { return lookup(name); }, true);
+        node.text,
+        [this](std::string_view name) {
+          auto found = lookup(name);
+          if (found) import_.hide(name, *found);
+          return found;
+        },
+        true);
     if (expanded.error.empty()) return std::move(expanded.text);
     fail(ErrorCode::unresolved_variable, file.place(node), expanded.error, expanded.help);
     return std::nullopt;
@@ -225,7 +230,7 @@ class ComposeReader {
     const std::string_view name = import_.keep(*path);
     const std::string_view kept = import_.keep(std::move(*text));
     for (ShellVariable& variable : read_dotenv(import_, name, kept)) {
-      const Place place = place_in(name, kept, variable.at);
+      const Place place = bare_place_in(name, kept, variable.at);
       set(service, std::move(variable.name), std::move(variable.value), place);
     }
     return true;
@@ -303,6 +308,7 @@ class ComposeReader {
            shell.problem->help);
       return false;
     }
+    for (const ShellVariable& variable : shell.expanded) import_.hide(variable.name, variable.value);
     for (const ShellCommand& command : shell.commands) {
       for (const ShellVariable& variable : command.variables)
         words.push_back({concat(variable.name, "=", variable.value), 0});

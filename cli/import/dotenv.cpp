@@ -53,10 +53,14 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
   std::size_t expanded_bytes = 0;
   const ShellLookup lookup = [&](std::string_view wanted) -> std::optional<std::string> {
     for (auto at = variables.rbegin(); at != variables.rend(); ++at) {
-      if (at->name == wanted) return at->value;
+      if (at->name != wanted) continue;
+      import.hide(wanted, at->value);
+      return at->value;
     }
-    if (const char* value = import.environment(wanted)) return value;
-    return std::nullopt;
+    const char* value = import.environment(wanted);
+    if (!value) return std::nullopt;
+    import.hide(wanted, value);
+    return value;
   };
   for (std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
     const std::size_t begin = at;
@@ -70,7 +74,7 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
     if (equals == std::string_view::npos && is_name(key))
       continue;  // "NAME" alone passes the caller's value on
     if (!is_name(key)) {
-      import.fail(ErrorCode::invalid_value, place_in(name, text, begin), "a line without NAME=value",
+      import.fail(ErrorCode::invalid_value, bare_place_in(name, text, begin), "a line without NAME=value",
                   "write NAME=value, or # ahead of a comment");
       continue;
     }
@@ -84,7 +88,7 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
       while (close < text.size() && text[close] != quote)
         close += quote == '"' && text[close] == '\\' ? 2u : 1u;
       if (close >= text.size()) {
-        import.fail(ErrorCode::invalid_value, place_in(name, text, open), "a quote that is never closed",
+        import.fail(ErrorCode::invalid_value, bare_place_in(name, text, open), "a quote that is never closed",
                     concat("close it with ", std::string(1, quote)));
         return variables;
       }
@@ -97,7 +101,7 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
     if (quote != '\'') {
       auto expanded = expand_variables(raw, lookup, false);
       if (!expanded.error.empty()) {
-        import.fail(ErrorCode::unresolved_variable, place_in(name, text, begin), expanded.error,
+        import.fail(ErrorCode::unresolved_variable, bare_place_in(name, text, begin), expanded.error,
                     expanded.help);
         continue;
       }
@@ -105,8 +109,8 @@ std::vector<ShellVariable> read_dotenv(Import& import, std::string_view name, st
     }
     expanded_bytes += value.size();
     if (variables.size() >= kMostVariables || expanded_bytes > (std::size_t{1} << 22)) {
-      import.fail(ErrorCode::too_large, place_in(name, text, begin), "more variables than an environment has",
-                  "split the file");
+      import.fail(ErrorCode::too_large, bare_place_in(name, text, begin),
+                  "more variables than an environment has", "split the file");
       return variables;
     }
     variables.push_back({std::string(key), std::move(value), begin});
@@ -123,13 +127,21 @@ void import_env_text(Import& import, std::string_view name, std::string_view tex
         std::ranges::none_of(variables.begin() + static_cast<std::ptrdiff_t>(i) + 1, variables.end(),
                              [&](const ShellVariable& v) { return v.name == variable.name; });
     if (!is_last) continue;  // the last one holds
-    const Place place = place_in(name, text, variable.at);
+    const Place place = bare_place_in(name, text, variable.at);
     const std::string from = concat(line_of(place), " ", variable.name);
     if (import_variable(import, variable.name, variable.value, from)) continue;
     for (const LauncherVariable& row : kLauncherVariables) {
       if (row.variable != variable.name || variable.value.empty()) continue;
       const bool is_list = row.argument == "cudagraph_capture_sizes";
-      Literal value = is_list ? parse_literal(concat("[", variable.value, "]")).value : Literal{};
+      ParsedLiteral list;
+      const std::string listed = concat("[", variable.value, "]");
+      if (is_list) list = parse_literal(listed);
+      if (!list.error.empty() || (is_list && list.end != listed.size())) {
+        import.fail(ErrorCode::invalid_value, place, concat(variable.name, " is no list of sizes"),
+                    "write whole numbers: 1,2,4");
+        continue;
+      }
+      Literal value = std::move(list.value);
       if (!is_list) value.type = Literal::Type::text;
       value.text = variable.value;
       arguments.push_back({std::string(row.argument), std::move(value), from, place});

@@ -16,8 +16,8 @@ struct Reading {
 
 void wrong(const Reading& r, std::string_view expected) {
   r.import.fail(ErrorCode::invalid_value, r.argument.place,
-                concat(r.argument.from, ": ", r.argument.name, " must be ", expected, ", got \"",
-                       r.argument.value.text.substr(0, 60), "\""),
+                concat(r.argument.from, ": ", r.argument.name, " must be ", expected, ", got ",
+                       r.import.shown(r.argument.value.text)),
                 "write what the engine takes");
 }
 
@@ -75,8 +75,8 @@ void read_word(const Reading& r, std::string_view pointer, std::span<const Word>
     if (!word.to.empty()) add(r, std::string(pointer), json_of(word.to));
     return;
   }
-  r.import.note(
-      concat(r.argument.name, " ", text, " (", r.argument.from, ") has no value in a config: left out"));
+  r.import.note(concat(r.argument.name, " ", r.import.shown(text), " (", r.argument.from,
+                       ") has no value in a config: left out"));
 }
 
 void read_dtype(const Reading& r, std::string_view pointer) {
@@ -109,7 +109,7 @@ void read_quantization(const Reading& r, std::string_view) {
     return;
   }
   r.import.fail(ErrorCode::unsupported_source_format, r.argument.place,
-                concat("quantization ", r.argument.value.text, " is not modelled"),
+                concat("quantization ", r.import.shown(r.argument.value.text), " is not modelled"),
                 "exl3, modelopt_fp4, mxfp4, compressed-tensors and fp8 can be imported");
 }
 
@@ -141,12 +141,19 @@ void add_sizes(const Reading& r, const Literal& sizes, std::string_view pointer)
 void read_sizes(const Reading& r, std::string_view pointer) { add_sizes(r, r.argument.value, pointer); }
 
 void read_compilation(const Reading& r, std::string_view pointer) {
-  const Literal* sizes = r.argument.value.find("cudagraph_capture_sizes");
-  if (sizes && sizes->type == Literal::Type::list) add_sizes(r, *sizes, pointer);
+  const Literal& value = r.argument.value;
+  // A level alone is a whole number.
+  if (value.type == Literal::Type::text && !whole_number(value.text)) return wrong(r, "an object or a level");
+  const Literal* sizes = value.find("cudagraph_capture_sizes");
+  if (!sizes || is_none(*sizes)) return;
+  if (sizes->type != Literal::Type::list)
+    return wrong(r, "an object whose cudagraph_capture_sizes is a list");
+  add_sizes(r, *sizes, pointer);
 }
 
 void read_overrides(const Reading& r, std::string_view) {
   const Literal& value = r.argument.value;
+  if (value.type == Literal::Type::text) return wrong(r, "an object");
   const Literal* pattern = value.find("index_topk_pattern");
   const Literal* use_cache = value.find("use_index_cache");
   const bool full_only = use_cache && use_cache->type == Literal::Type::boolean && use_cache->boolean;

@@ -18,11 +18,13 @@ namespace {
 constexpr std::size_t kLookahead = std::size_t{256} << 10;  // longest dump
 constexpr std::size_t kWindow = std::size_t{1} << 20;
 constexpr std::size_t kLongestLinePart = std::size_t{64} << 10;
+constexpr std::size_t kLongestLine = std::size_t{64} << 20;
 constexpr std::size_t kMostFigures = 10'000;
 
 using enum LogKey;
 
-// What is printed, without blanks: '#' is a number, '@' a short text. One key a capture.
+// What is printed, without blanks: '#' is a number, '@' a short text. One key a capture. What follows a
+// number tells where it ends, even when it is wrapped; a number that ends its pattern ends with its line.
 struct LogPattern {
   std::string_view text;
   std::array<LogKey, 9> keys;
@@ -46,12 +48,16 @@ constexpr LogPattern kPatterns[] = {
     {"CUDAgraphpoolmemory:#GiB(actual),#GiB(estimated)", {graph_actual, graph_estimate}},
     {"Graphcapturingfinishedin#secs,took#GiB", {none, graph_actual}},
     {"CUDAgraphmemoryprofilingisdisabled", {graph_profiling_disabled}},
+    {"Thecurrent--gpu-memory-utilization=#isequivalentto--gpu-memory-utilization=#without",
+     {utilization, equivalent_utilization}},
     {"Thecurrent--gpu-memory-utilization=#isequivalentto--gpu-memory-utilization=#",
      {utilization, equivalent_utilization}},
+    {"increase--gpu-memory-utilizationto#.To", {increased_utilization}},
     {"increase--gpu-memory-utilizationto#", {increased_utilization}},
     {"increasing--gpu-memory-utilizationfrom#to#", {utilization, increased_utilization}},
     {"maxseqlen(#),(#GiBKVcacheisneeded", {needed_model_len, needed_kv}},
     {"largerthantheavailableKVcachememory(#GiB)", {available_kv}},
+    {"estimatedmaximummodellengthis#.Try", {estimated_model_len}},
     {"estimatedmaximummodellengthis#", {estimated_model_len}},
     {"`--kv-cache-memory-bytes=#`(#GiB)tofitintorequestedmemory", {suggested_kv_bytes, none}},
     {"`--kv-cache-memory-bytes=#`(#GiB)tofullyutilize", {suggested_kv_bytes_full, none}},
@@ -136,11 +142,32 @@ std::size_t prefix_size(std::string_view line) {
   }
 }
 
+// A terminal's sequences: ESC [ parameters letter; ESC ] and its kin up to BEL or ESC \; ESC and one
+// character, which intermediate ones may stand ahead of.
+Escape escape_after(Escape escape, char c) {
+  switch (escape) {
+    case Escape::none:
+      return c == '\x1b' ? Escape::begun : Escape::none;
+    case Escape::begun:
+      if (c == '[') return Escape::control;
+      if (c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_') return Escape::text;
+      return c >= ' ' && c <= '/' ? Escape::begun : Escape::none;
+    case Escape::control:
+      return c >= '@' && c <= '~' ? Escape::none : Escape::control;
+    case Escape::text:
+      return c == '\x1b' ? Escape::text_end : c == '\a' ? Escape::none : Escape::text;
+    case Escape::text_end:
+      return c == '\x1b' ? Escape::text_end : c == '\\' ? Escape::none : Escape::text;
+  }
+  return Escape::none;
+}
+
 }  // namespace
 
 EngineLogReader::EngineLogReader(std::string name) { log_.name = std::move(name); }
 
 void EngineLogReader::feed(std::string_view piece) {
+  if (is_refused_) return;
   pending_ += piece;
   take_lines(false);
   if (text_.size() > kWindow) scan(false);
@@ -156,6 +183,16 @@ void EngineLogReader::take_lines(bool at_end) {
     if (!has_end && rest.empty()) break;
     std::string_view part = rest.substr(0, end);
     at += part.size() + (has_end ? 1 : 0);
+    line_bytes_ += part.size();
+    if (line_bytes_ > kLongestLine) {
+      log_.problems.push_back(
+          {Error{ErrorCode::too_large, "", concat("a line of more than ", kLongestLine >> 20, " MiB"),
+                 "is this a log?"},
+           Place{.source = {}, .line = line_, .column = 1}});
+      is_refused_ = true;
+      pending_.clear();
+      return;
+    }
     if (at_line_start_) {
       const std::size_t skip = prefix_size(part);
       column_ += static_cast<i64>(skip);
@@ -166,7 +203,8 @@ void EngineLogReader::take_lines(bool at_end) {
     if (has_end) {
       ++line_;
       column_ = 1;
-      in_escape_ = in_sequence_ = false;
+      line_bytes_ = 0;
+      escape_ = Escape::none;
     }
   }
   pending_.erase(0, at);
@@ -180,18 +218,8 @@ void EngineLogReader::put(std::string_view part) {
   std::size_t out = begin;
   for (char c : part) {
     if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) ++column_;
-    if (in_escape_) {
-      // ESC [ parameters letter, or ESC and one character.
-      in_sequence_ = c == '[';
-      in_escape_ = false;
-      continue;
-    }
-    if (in_sequence_) {
-      in_sequence_ = !((c >= '@' && c <= '~'));
-      continue;
-    }
-    if (c == '\x1b') {
-      in_escape_ = true;
+    if (escape_ != Escape::none || c == '\x1b') {
+      escape_ = escape_after(escape_, c);
       continue;
     }
     if (c == ' ' || c == '\t' || c == '\r') continue;
@@ -220,6 +248,30 @@ void EngineLogReader::scan(bool at_end) {
   columns_.erase(columns_.begin(), columns_.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
+// Blanks and escapes end a number; a line's end does when no text of the pattern follows. A statement that
+// has been wrapped before may be wrapped inside its last number: the rest then stands on a line of its own.
+std::size_t EngineLogReader::number_at(std::size_t statement, std::size_t at, bool is_last) const {
+  const std::string_view text = text_;
+  const std::size_t most = std::min(text.size(), at + 64);
+  const auto line_end = [&](std::size_t from) {
+    std::size_t end = from;
+    while (end < most && lines_[end] == lines_[from]) ++end;
+    return end;
+  };
+  std::size_t end = at;
+  while (end < most &&
+         (end == at || lines_[end] != lines_[end - 1] || columns_[end] == columns_[end - 1] + 1))
+    ++end;
+  if (!is_last || at >= text.size()) return number_size(text.substr(at, end - at));
+  const std::size_t own_end = line_end(at);
+  const std::size_t own = number_size(text.substr(at, std::min(end, own_end) - at));
+  const bool was_wrapped = lines_[at] != lines_[statement];
+  if (!was_wrapped || at + own != own_end || own_end >= most || lines_[own_end] != lines_[at] + 1) return own;
+  const std::size_t rest_end = line_end(own_end);
+  const std::size_t whole = number_size(text.substr(at, rest_end - at));
+  return at + whole == rest_end && rest_end <= end ? whole : own;
+}
+
 void EngineLogReader::match(std::size_t at) {
   const std::string_view text = text_;
   for (const LogPattern& pattern : kPatterns) {
@@ -232,7 +284,7 @@ void EngineLogReader::match(std::size_t at) {
     for (std::size_t i = 0; fits && i < pattern.text.size(); ++i) {
       const char c = pattern.text[i];
       if (c == '#') {
-        const std::size_t length = number_size(text.substr(from, 64));
+        const std::size_t length = number_at(at, from, i + 1 == pattern.text.size());
         fits = length > 0;
         captures[count++] = {std::string(text.substr(from, length)), from};
         from += length;
@@ -395,7 +447,7 @@ Result<EngineLog> read_engine_log(const std::string& path) {
     const ssize_t got = ::read(descriptor, piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) failed = errno;
-    if (got <= 0) break;
+    if (got <= 0 || reader.is_refused()) break;
     reader.feed(std::string_view(piece).substr(0, static_cast<std::size_t>(got)));
   }
   if (descriptor != STDIN_FILENO) ::close(descriptor);

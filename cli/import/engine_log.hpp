@@ -100,17 +100,23 @@ struct EngineLog {
   const LogFigure* largest(LogKey key) const;
 };
 
+// Where a terminal's escape sequence stands.
+enum class Escape { none, begun, control, text, text_end };
+
 // Fed piece by piece, so that the size of a log does not matter.
 class EngineLogReader {
  public:
   explicit EngineLogReader(std::string name);
   void feed(std::string_view piece);
+  // No more is read: the log has a line without end.
+  bool is_refused() const { return is_refused_; }
   EngineLog finish();
 
  private:
   void take_lines(bool at_end);
   void put(std::string_view part);
   void scan(bool at_end);
+  std::size_t number_at(std::size_t statement, std::size_t at, bool is_last) const;
   void match(std::size_t at);
   void read_dump(std::size_t at, bool is_arguments);
   void note_statement(LogStatement statement);
@@ -120,9 +126,11 @@ class EngineLogReader {
   EngineLog log_;
   std::string pending_;  // of a line whose end is not there yet
   bool at_line_start_ = true;
-  bool in_escape_ = false, in_sequence_ = false;
+  bool is_refused_ = false;
+  Escape escape_ = Escape::none;
   i64 line_ = 1;
   i64 column_ = 1;
+  std::size_t line_bytes_ = 0;
   // The window: the log without blanks, colours, prefixes and line ends, so that wrapping does not matter.
   std::string text_;
   std::vector<std::uint32_t> lines_, columns_;  // of each byte of it

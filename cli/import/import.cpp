@@ -94,12 +94,19 @@ void Import::fail(ErrorCode code, Place place, std::string message, std::string 
   problems.push_back({Error{code, "", std::move(message), std::move(help)}, place});
 }
 
+std::string Import::shown(std::string_view value) const {
+  for (const auto& [hidden, name] : hidden_) {
+    if (value.find(hidden) != std::string_view::npos) return concat("the value of $", name);
+  }
+  return concat("\"", value.substr(0, 60), "\"");
+}
+
 const char* Import::environment(std::string_view name) const {
   if (std::ranges::find(allowed_names, name) == allowed_names.end()) return nullptr;
   return std::getenv(std::string(name).c_str());
 }
 
-Place place_in(std::string_view source, std::string_view text, std::size_t at, std::size_t width) {
+Place place_in(std::string_view source, std::string_view text, std::size_t at) {
   at = std::min(at, text.size());
   Place place{.source = source, .line = 1, .column = 1};
   std::size_t begin = 0;
@@ -113,7 +120,12 @@ Place place_in(std::string_view source, std::string_view text, std::size_t at, s
   }
   const std::size_t end = std::min(text.find('\n', begin), text.size());
   place.text = text.substr(begin, end - begin);
-  place.width = std::max<i64>(1, static_cast<i64>(std::min(width, end - std::min(at, end))));
+  return place;
+}
+
+Place bare_place_in(std::string_view source, std::string_view text, std::size_t at) {
+  Place place = place_in(source, text, at);
+  place.text = {};
   return place;
 }
 
@@ -155,7 +167,8 @@ void settle(Import& import) {
     }
     const ImportRow& winner = kept.back();
     if (winner.json == row.json) continue;
-    if (winner.rank == row.rank && winner.rank != Rank::command_line) {
+    const bool is_contradicted = winner.must_agree && row.kind == RowKind::assumed;
+    if (is_contradicted || (winner.rank == row.rank && winner.rank != Rank::command_line)) {
       import.fail(
           ErrorCode::invalid_value, Place{},
           concat(row.pointer, " is ", winner.json, " in ", winner.from, ", but ", row.json, " in ", row.from),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@ struct ImportRow {
   std::string from;     // "serve.sh:3 --max-num-seqs", "config.json:7 hidden_size"
   RowKind kind = RowKind::imported;
   Rank rank = Rank::engine;
+  bool must_agree = false;  // a shape assumed from the model's name may not differ
 };
 
 // A field that has to be stated and is not.
@@ -48,15 +50,24 @@ struct Import {
   void fail(ErrorCode code, Place place, std::string message, std::string help);
   // Keeps a text as long as the import: places point into their sources.
   std::string_view keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+  // Remembers a variable's value, which no message may repeat.
+  void hide(std::string_view name, std::string_view value) {
+    if (!value.empty()) hidden_.try_emplace(std::string(value), name);
+  }
+  // A value as messages show it: in quotes, or by the variable it came from.
+  std::string shown(std::string_view value) const;
   // The value of NAME in our own environment, when allowed and set.
   const char* environment(std::string_view name) const;
 
  private:
   std::deque<std::string> kept_;
+  std::map<std::string, std::string> hidden_;  // values, each with its variable
 };
 
 // Line and column of byte `at` of `text`.
-Place place_in(std::string_view source, std::string_view text, std::size_t at, std::size_t width = 1);
+Place place_in(std::string_view source, std::string_view text, std::size_t at);
+// The same without the line itself: scripts, environments and manifests hold secrets beside what is wrong.
+Place bare_place_in(std::string_view source, std::string_view text, std::size_t at);
 // The part of a path behind its folders.
 std::string_view base_name(std::string_view path);
 // "file:3"

@@ -31,8 +31,8 @@ class K8sReader {
 
   void read(const std::string& wanted) {
     if (!yaml_.error.empty())
-      return import_.fail(ErrorCode::invalid_value, place(yaml_.error_line, yaml_.error_column, 1),
-                          yaml_.error, yaml_.help);
+      return import_.fail(ErrorCode::invalid_value, place(yaml_.error_line, yaml_.error_column), yaml_.error,
+                          yaml_.help);
     struct Workload {
       std::string_view name;
       const YamlNode* pod;
@@ -53,28 +53,28 @@ class K8sReader {
       if (wanted.empty() || names.back() == wanted) workloads.push_back({names.back(), pod});
     }
     if (workloads.empty())
-      return import_.fail(ErrorCode::missing_field, place(1, 1, 1),
+      return import_.fail(ErrorCode::missing_field, place(1, 1),
                           wanted.empty() ? concat("no workload here",
                                                   kinds.empty() ? "" : concat("; kinds: ", join(kinds, ", ")))
                                          : concat("no workload is named ", wanted),
                           names.empty() ? "a Deployment, StatefulSet, LeaderWorkerSet, Job or Pod is read"
                                         : concat("workloads here: ", join(names, ", ")));
     if (workloads.size() > 1)
-      return import_.fail(ErrorCode::invalid_value, place(1, 1, 1), "several workloads in this file",
+      return import_.fail(ErrorCode::invalid_value, place(1, 1), "several workloads in this file",
                           concat("choose with --service: ", join(names, ", ")));
     read_pod(*workloads[0].pod);
   }
 
  private:
-  Place place(i64 line, i64 column, std::size_t width) const {
+  Place place(i64 line, i64 column) const {
     std::size_t begin = 0;
     for (i64 i = 1; i < line && begin < text_.size(); ++i)
       begin = std::min(text_.find('\n', begin), text_.size() - 1) + 1;
     const std::size_t at =
         std::min(begin + static_cast<std::size_t>(std::max<i64>(column - 1, 0)), text_.size());
-    return place_in(name_, text_, at, std::max<std::size_t>(1, width));
+    return bare_place_in(name_, text_, at);
   }
-  Place place(const YamlNode& node) const { return place(node.line, node.column, node.text.size()); }
+  Place place(const YamlNode& node) const { return place(node.line, node.column); }
 
   const YamlNode* pod_of(const YamlNode& document, std::string_view kind) const {
     for (const Kind& row : kKinds) {
@@ -99,7 +99,7 @@ class K8sReader {
   }
 
   // "$(NAME)" is the container's variable; "$$(NAME)" is text.
-  static std::string expanded(std::string_view text, const std::vector<ShellVariable>& variables) {
+  std::string expanded(std::string_view text, const std::vector<ShellVariable>& variables) {
     std::string out;
     for (std::size_t at = 0; at < text.size(); ++at) {
       if (text[at] == '$' && at + 1 < text.size() && text[at + 1] == '$') {
@@ -116,6 +116,7 @@ class K8sReader {
         out += text[at];
         continue;
       }
+      import_.hide(found->name, found->value);
       if (out.size() < (std::size_t{1} << 20)) out += found->value;
       at = end;
     }

@@ -32,8 +32,8 @@ class LogRows {
  private:
   std::string from(const LogFigure& figure) const { return concat(name_, ":", figure.line); }
   void add(std::string pointer, std::string json, const LogFigure& figure, RowKind kind = RowKind::imported,
-           Rank rank = Rank::engine) {
-    import_.add({std::move(pointer), std::move(json), from(figure), kind, rank});
+           Rank rank = Rank::engine, bool must_agree = false) {
+    import_.add({std::move(pointer), std::move(json), from(figure), kind, rank, must_agree});
   }
 
   // The arguments first; what they leave out, the config dump says. Resolved capture sizes stand in the dump
@@ -110,7 +110,7 @@ class LogRows {
       experts += values[1];
     }
     add("/quant/tiers", concat("[", json, "]"), *tiers);
-    add("/model/n_routed_experts", json_of(experts), *tiers, RowKind::imported, Rank::checkpoint);
+    add("/model/n_routed_experts", json_of(experts), *tiers, RowKind::imported, Rank::checkpoint, true);
     if (const LogFigure* form = log_.first(LogKey::mixed_form))
       add("/quant/mixed_form", json_of(std::string_view(form->text)), *form);
     const LogFigure* sliced = log_.first(LogKey::sliced_max_m);
@@ -143,7 +143,7 @@ class LogRows {
         {LogKey::sliced_chunk, "VLLM_EXL3_PREFILL_CHUNK"}};
     add_variables(variables);
     if (const LogFigure* topk = log_.first(LogKey::sliced_topk))
-      add("/model/num_experts_per_tok", topk->text, *topk, RowKind::imported, Rank::checkpoint);
+      add("/model/num_experts_per_tok", topk->text, *topk, RowKind::imported, Rank::checkpoint, true);
     const ImportRow* tokens = find_row(import_, "/deployment/num_speculative_tokens");
     if (!log_.first(LogKey::mixed_tiers) && tokens && tokens->json != "0")
       import_.note(

@@ -107,6 +107,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   explicit HeaderReader(Experts& experts) : experts_(experts) {}
 
   std::string error;
+  ErrorCode code = ErrorCode::invalid_json;
   std::size_t error_at = 0;
   bool is_index = false;
 
@@ -130,7 +131,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_object(std::size_t) override {
-    if (++depth_ > 8) return fail("nested deeper than a header is");
+    if (++depth_ > 8) return fail(ErrorCode::too_deep, "nested deeper than a header is");
     if (depth_ == 2) {
       dtype_.clear();
       shape_ = {};
@@ -151,7 +152,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_array(std::size_t) override {
-    if (++arrays_ > 4) return fail("nested deeper than a header is");
+    if (++arrays_ > 4) return fail(ErrorCode::too_deep, "nested deeper than a header is");
     return true;
   }
   bool end_array() override {
@@ -172,8 +173,11 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       shape_[rank_++] = std::clamp<i64>(value, 0, i64{1} << 32);
     return true;
   }
-  bool count() { return ++tensors_ <= kMostTensors || fail("more tensors than a checkpoint has"); }
-  bool fail(std::string message) {
+  bool count() {
+    return ++tensors_ <= kMostTensors || fail(ErrorCode::too_large, "more tensors than a checkpoint has");
+  }
+  bool fail(ErrorCode why, std::string message) {
+    code = why;
     error = std::move(message);
     return false;
   }
@@ -249,11 +253,13 @@ bool read_json(Import& import, std::string_view name, std::string_view json, Exp
   const bool fine = nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   *is_index = reader.is_index;
   if (fine) return true;
-  // The header is one line behind a length; its bytes are what can be named.
-  import.fail(ErrorCode::invalid_json,
-              place_in(name, json.substr(0, std::min<std::size_t>(json.size(), 4096)),
-                       reader.error_at > 0 ? reader.error_at - 1 : 0),
-              concat("the header is no JSON of tensors: ", reader.error), "is the file whole?");
+  // The header is one line behind a length; its bytes are what can be named. They go before the problem does.
+  Place place = place_in(name, json, reader.error_at > 0 ? reader.error_at - 1 : 0);
+  constexpr std::size_t kLongestShown = 4096;
+  const bool is_shown = place.text.size() <= kLongestShown;
+  place.text = is_shown ? import.keep(std::string(place.text)) : std::string_view{};
+  import.fail(reader.code, place, concat("the header is no JSON of tensors: ", reader.error),
+              "is the file whole?");
   return false;
 }
 

@@ -156,7 +156,13 @@ class ShellReader {
       return put();
     }
     const auto expanded = expand_variables(
-        text_.substr(at_, size), [this](std::string_view name) { return value_of(name); }, false);
+        text_.substr(at_, size),
+        [this](std::string_view name) {
+          auto value = value_of(name);
+          if (value) out_.expanded.push_back({std::string(name), *value, 0});
+          return value;
+        },
+        false);
     if (!expanded.error.empty()) return fail(expanded.error, expanded.help, at_ + expanded.error_at);
     expanded_bytes_ += expanded.text.size();
     if (expanded_bytes_ > kLongestExpansion) return fail("variables of more than 1 MiB in all", "", at_);
@@ -258,7 +264,7 @@ void expand_braced(std::string_view inside, const ShellLookup& lookup, bool doll
     out.error = std::move(message);
     out.help = std::move(help);
   };
-  if (size == 0) return fail(concat("${", inside, "} names no variable"), "write ${NAME}");
+  if (size == 0) return fail("a ${ } that names no variable", "write ${NAME}");
   const auto value = lookup(name);
   if (rest.empty()) {
     if (!value)
@@ -273,7 +279,7 @@ void expand_braced(std::string_view inside, const ShellLookup& lookup, bool doll
   if (colon) rest.remove_prefix(1);
   const char sign = rest.empty() ? '\0' : rest[0];
   if (sign != '-' && sign != '+' && sign != '?' && sign != '=')
-    return fail(concat("${", inside, "} is not understood"),
+    return fail(concat("${", name, "} and what follows its name is not understood"),
                 "${NAME}, ${NAME:-default}, ${NAME-default} and ${NAME:?message} are");
   const bool is_set = value && !(colon && value->empty());
   if (sign == '?' && !is_set)

@@ -39,6 +39,7 @@ struct ShellProblem {
 struct ShellText {
   std::vector<ShellCommand> commands;
   std::vector<ShellVariable> variables;  // set on lines of their own
+  std::vector<ShellVariable> expanded;   // whose values stand in words
   std::optional<ShellProblem> problem;
 };
 

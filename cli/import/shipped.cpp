@@ -192,7 +192,7 @@ void assume_model(Import& import) {
   if (import.model_name.empty()) return;
   const Alias* alias = alias_of(import.model_name);
   if (!alias) {
-    import.note(concat("\"", import.model_name, "\" (", import.model_from,
+    import.note(concat(import.shown(import.model_name), " (", import.model_from,
                        ") is no shipped model's name: its shape is not assumed"));
     return;
   }

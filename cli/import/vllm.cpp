@@ -100,8 +100,8 @@ class FlagReader {
     for (EngineArgument& earlier : arguments_) {
       if (earlier.name != name) continue;
       if (earlier.value.text != value.text)
-        import_.note(concat(flag, " is given twice, ", earlier.value.text, " and ", value.text,
-                            ": the last one wins, as in the engine"));
+        import_.note(concat(flag, " is given twice, ", import_.shown(earlier.value.text), " and ",
+                            import_.shown(value.text), ": the last one wins, as in the engine"));
       earlier.value = std::move(value);
       earlier.from = concat(place_text(word), " ", flag);
       earlier.place = place(word);
@@ -156,6 +156,19 @@ class FlagReader {
     return end;
   }
 
+  static ParsedLiteral parse_whole(std::string_view value) {
+    auto parsed = parse_literal(value);
+    if (parsed.error.empty() && value.find_first_not_of(" \t\r\n", parsed.end) != std::string::npos)
+      parsed.error = "text behind it";
+    return parsed;
+  }
+
+  void fail_value(const ShellWord& word, std::string_view flag, std::string_view what, std::string_view why,
+                  std::string help) {
+    import_.fail(ErrorCode::invalid_json, place(word), concat(flag, " is ", what, ": ", why),
+                 std::move(help));
+  }
+
   void note_typo(std::string_view name, std::string_view flag) {
     if (std::ranges::find(kKnown, name) != std::end(kKnown)) return;
     // A near miss would be refused by the engine; names that merely look alike are many.
@@ -172,7 +185,10 @@ class FlagReader {
       Literal map;
       map.type = Literal::Type::map;
       const bool is_list = value.starts_with('[');
-      map.members.push_back({member, is_list ? parse_literal(value).value : text_literal(value)});
+      auto parsed = is_list ? parse_whole(value) : ParsedLiteral{.value = text_literal(value)};
+      if (!parsed.error.empty())
+        return fail_value(word, flag, "no JSON list", parsed.error, "quote it for the shell: '[1, 2]'");
+      map.members.push_back({member, std::move(parsed.value)});
       for (EngineArgument& earlier : arguments_) {
         if (earlier.name != name || earlier.value.type != Literal::Type::map) continue;
         earlier.value.members.push_back(std::move(map.members.front()));
@@ -181,9 +197,14 @@ class FlagReader {
       return add(std::move(name), word, std::move(map), flag);
     }
     if (name == "cudagraph_capture_sizes") {
+      if (value.starts_with('[')) {
+        auto parsed = parse_whole(value);
+        if (!parsed.error.empty())
+          return fail_value(word, flag, "no list", parsed.error, "write the sizes alone: 1 2 4");
+        parsed.value.text = value;
+        return add(std::move(name), word, std::move(parsed.value), flag);
+      }
       std::string list = value;
-      std::erase(list, '[');
-      std::erase(list, ']');
       std::ranges::replace(list, ',', ' ');
       Literal sizes;
       sizes.type = Literal::Type::list;
@@ -197,14 +218,10 @@ class FlagReader {
       return add(std::move(name), word, std::move(sizes), flag);
     }
     if (value.starts_with('{')) {
-      auto parsed = parse_literal(value);
-      if (!parsed.error.empty() || value.find_first_not_of(" \t\r\n", parsed.end) != std::string::npos) {
-        import_.fail(
-            ErrorCode::invalid_json, place(word),
-            concat(flag, " is no JSON object: ", parsed.error.empty() ? "text behind it" : parsed.error),
-            "quote it for the shell: '{\"name\": 3}'");
-        return;
-      }
+      auto parsed = parse_whole(value);
+      if (!parsed.error.empty())
+        return fail_value(word, flag, "no JSON object", parsed.error,
+                          "quote it for the shell: '{\"name\": 3}'");
       parsed.value.text = value;
       return add(std::move(name), word, std::move(parsed.value), flag);
     }
@@ -253,7 +270,7 @@ void container_variables(const std::vector<ShellWord>& words, std::size_t end,
 
 Place command_place(const CommandText& command, const ShellWord& word) {
   if (command.text.empty()) return command.fixed_place.value_or(Place{.source = command.name});
-  return place_in(command.name, command.text, word.at, std::max<std::size_t>(1, word.text.size()));
+  return bare_place_in(command.name, command.text, word.at);
 }
 
 bool import_command(Import& import, CommandText command, int depth) {
@@ -302,8 +319,9 @@ bool import_shell(Import& import, std::string_view name, std::string_view text,
     return std::nullopt;
   };
   ShellText shell = read_shell(text, lookup);
+  for (const ShellVariable& variable : shell.expanded) import.hide(variable.name, variable.value);
   if (shell.problem) {
-    const Place place = fixed_place.value_or(place_in(name, text, shell.problem->at));
+    const Place place = fixed_place.value_or(bare_place_in(name, text, shell.problem->at));
     import.fail(ErrorCode::invalid_value, place, shell.problem->message, shell.problem->help);
     return true;
   }
@@ -330,8 +348,7 @@ bool import_shell(Import& import, std::string_view name, std::string_view text,
 
 void import_vllm_text(Import& import, std::string_view name, std::string_view text) {
   if (import_shell(import, name, text, {}, std::nullopt, 0)) return;
-  import.fail(ErrorCode::invalid_value,
-              Place{.source = name, .line = 1, .column = 1, .text = text.substr(0, text.find('\n'))},
+  import.fail(ErrorCode::invalid_value, Place{.source = name, .line = 1, .column = 1},
               "no engine is started here", "a command such as: vllm serve MODEL --tensor-parallel-size 4");
 }
 

@@ -320,6 +320,7 @@ Prediction predict_concurrency(Context& c) {
                       200 * (Wide{*count} + 1) >= (2 * Wide{*logged} - 1) * length;
     prediction.match = *prediction.match || fits;
   }
+  if (texts.empty()) return underivable("the printed tokens or the printed concurrency are no number");
   prediction.predicted = join(texts, " or ");
   return prediction;
 }

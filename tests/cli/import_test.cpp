@@ -115,3 +115,22 @@ TEST_CASE("a value out of its field's bounds is named with its source") {
   CHECK(made.exit_code == 3);
   CHECK(made.err.find("tp must be 1..1024, got 5000 (command -tp)") != std::string::npos);
 }
+
+TEST_CASE("a header nested without end, in a file or an index, is refused with exit 3") {
+  const test::TemporaryFolder folder;
+  std::string objects;
+  for (int i = 0; i < 60'000; ++i) objects += "{\"a\":";
+  for (const std::string& text : {objects, std::string(300'000, '['), std::string("[[[[[[1, 2")}) {
+    std::string file;
+    for (std::size_t shift = 0; shift < 64; shift += 8)
+      file += static_cast<char>(text.size() >> shift & 0xFF);
+    for (const std::string& path :
+         {folder.write("m.safetensors", file + text), folder.write("m.index.json", text)}) {
+      const auto made = run_moeplan("import safetensors " + path);
+      INFO(made.err);
+      CHECK(made.exit_code == 3);
+      CHECK(made.err.find("nested deeper than a header is") != std::string::npos);
+      CHECK((made.err.find(" | [[[[[[1, 2\n") != std::string::npos) == (text.size() < 100));
+    }
+  }
+}

@@ -353,3 +353,12 @@ TEST_CASE("blocks and bytes that the arguments pin take the place of the availab
   CHECK(reconcile_text(with("'num_gpu_blocks_override': 900")).of("KV cache tokens") == "mismatch");
   CHECK(reconcile_text(with("'kv_cache_memory_bytes': 2054650000")).of("KV cache tokens") == "match");
 }
+
+TEST_CASE("a figure without a prediction neither matches nor differs") {
+  const Answer answer =
+      reconcile_text(replaced(golden(kMixedDraft), "257,024 tokens", "999999999999999999999999 tokens"));
+  CHECK(answer.of("maximum concurrency") == "open");
+  for (const Json& line : answer.json["lines"]) {
+    if (line["predicted"].is_null()) CHECK(line["match"].is_null());
+  }
+}

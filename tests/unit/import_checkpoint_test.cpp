@@ -160,3 +160,13 @@ TEST_CASE("every shipped model's fields are read from a config.json that has the
     }
   }
 }
+
+TEST_CASE("headers nested without end are refused") {
+  std::string objects;
+  for (int i = 0; i < 30'000; ++i) objects += "{\"a\":";
+  for (const std::string& text : {objects, std::string(300'000, '[')}) {
+    const Import import = import_header(text);
+    REQUIRE(import.problems.size() == 1);
+    CHECK(import.problems[0].error.code == ErrorCode::too_deep);
+  }
+}

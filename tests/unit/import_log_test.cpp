@@ -1,6 +1,7 @@
 // Engine logs: settings and figures, whatever the ranks, the terminal and the collector did to the lines.
 #include "cli/import/engine_log.hpp"
 #include "cli/import/literal.hpp"
+#include "cli/import/shipped.hpp"
 #include "tests/catch.hpp"
 #include "tests/support.hpp"
 #include "tests/unit/import_support.hpp"
@@ -194,4 +195,70 @@ TEST_CASE("Python values with reprs, JSON and config dumps are one grammar") {
   CHECK(dump.value.find("dtype")->text == "torch.bfloat16");
   CHECK(parse_literal(std::string(100, '[')).error == "nested deeper than 64 levels");
   CHECK(parse_literal("{'a': 1").ended_early);
+}
+
+TEST_CASE("a number that ends its message ends with its line, whatever stands behind") {
+  const std::string text = golden(kMixedDraft);
+  const std::string topk = "topk=8\n";
+  const auto at = text.find(topk);
+  REQUIRE(at != std::string::npos);
+  const EngineLog plain = read_text_log(text);
+  for (const char* behind : {"0%|          | 0/6 [00:00<?, ?it/s]\n", "2026-07-31 06:29:49 started\n",
+                             "2 warnings generated.\n", "06\n", "\n\n6 of 6\n"}) {
+    INFO(behind);
+    std::string noisy = text;
+    noisy.insert(at + topk.size(), behind);
+    CHECK(all_figures(read_text_log(noisy), false) == all_figures(plain, false));
+  }
+  for (const char* behind : {" 0%| | 0/6", "\r0%| | 0/6", "\x1b]8;;6\a6", "\x1b]8;;6\x1b\\ 6", "\x1b(B 6"}) {
+    INFO(behind);
+    std::string noisy = text;
+    noisy.insert(at + topk.size() - 1, behind);
+    CHECK(all_figures(read_text_log(noisy), false) == all_figures(plain, false));
+  }
+}
+
+TEST_CASE("a terminal's texts are no part of a log") {
+  CHECK(figure(read_text_log("GPU KV cache \x1b]0;title 9\asize: 1,0\x1b(B\x1b]8;;x\x1b\\24 tokens\n"),
+               LogKey::kv_tokens) == "");
+  CHECK(figure(read_text_log("GPU KV cache \x1b]0;title 9\asize: \x1b(B\x1b]8;;x\x1b\\1,024 tokens\n"),
+               LogKey::kv_tokens) == "1024");
+}
+
+TEST_CASE("a last number wrapped inside is whole, by its message's words or by the line it stands on") {
+  const std::string length = "estimated maximum model length is 110";
+  CHECK(figure(read_text_log(length + "\n080. Try increasing\n"), LogKey::estimated_model_len) == "110080");
+  CHECK(figure(read_text_log(length + "080.\n0%| 0/6\n"), LogKey::estimated_model_len) == "110080");
+  const std::string sliced =
+      "EXL3 rank-sliced runtime planned: Trellis m=1..6 block_m=8, prefill trellis block_m=64 capacity=1024 "
+      "arena=1054.2 MiB scheduler_\ncapacity=3072 chunk=1024 topk=1";
+  CHECK(figure(read_text_log(sliced + "\n6\nnext\n"), LogKey::sliced_topk) == "16");
+  CHECK(figure(read_text_log(sliced + "\n6"), LogKey::sliced_topk) == "16");
+  CHECK(figure(read_text_log(sliced + "\n6 warnings\n"), LogKey::sliced_topk) == "1");
+}
+
+TEST_CASE("a log whose experts are not those of the model it names is refused, and both places are named") {
+  const auto refused = [](std::string_view from, std::string_view to) {
+    std::string text = golden(kMixedDraft);
+    text.replace(text.find(from), from.size(), to);
+    Import import = import_text(text);
+    assume_model(import);
+    settle(import);
+    return first_problem(import);
+  };
+  CHECK(refused("topk=8", "topk=8") == "");
+  const std::string topk = refused("topk=8", "topk=6");
+  CHECK(topk.find("/model/num_experts_per_tok is 6 in engine.log:") != std::string::npos);
+  CHECK(topk.find("but 8 in from name") != std::string::npos);
+  CHECK(refused("(3, 192)", "(3, 191)").find("/model/n_routed_experts is 255 in") != std::string::npos);
+}
+
+TEST_CASE("a line without end is refused, and no more of it is read") {
+  EngineLogReader reader("engine.log");
+  const std::string piece(std::size_t{1} << 20, '\0');
+  for (int i = 0; i < 65; ++i) reader.feed(piece);
+  CHECK(reader.is_refused());
+  const EngineLog log = reader.finish();
+  REQUIRE(log.problems.size() == 1);
+  CHECK(log.problems[0].error.message == "a line of more than 64 MiB");
 }

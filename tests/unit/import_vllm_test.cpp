@@ -78,7 +78,7 @@ TEST_CASE("a flag given twice says which value wins") {
   const Import import = import_text("vllm serve m --tensor-parallel-size 4 --tensor-parallel-size 8");
   CHECK(value_at(import, "/parallel/tp") == "8");
   REQUIRE(import.notes.size() == 1);
-  CHECK(import.notes[0].find("given twice, 4 and 8: the last one wins") != std::string::npos);
+  CHECK(import.notes[0].find("given twice, \"4\" and \"8\": the last one wins") != std::string::npos);
 }
 
 TEST_CASE("values that are objects, lists and lengths with units are read") {
@@ -154,4 +154,79 @@ TEST_CASE("launcher variables of a dotenv file are the engine's arguments") {
   CHECK(value_at(import, "/parallel/dcp") == "2");
   CHECK(value_at(import, "/deployment/cudagraph_capture_sizes") == "[4, 8]");
   CHECK(value_at(import, "/deployment/env/VLLM_EXL3_TRELLIS_MAX_M") == "\"64\"");
+}
+
+TEST_CASE("no message repeats a secret beside what is wrong, or a variable's value") {
+  ::setenv("MOEPLAN_TEST_TOKEN", "s3cret", 1);
+  const char* const texts[] = {
+      "vllm serve m --max-num-seqs abc --api-key s3cret",
+      "vllm serve m --api-key s3cret --dtype 'bfloat16",
+      "export HF_TOKEN=s3cret\nvllm serve m --max-num-seqs \"$HF_TOKEN\"",
+      "export HF_TOKEN=s3cret\nvllm serve m --quantization x$HF_TOKEN --kv-cache-dtype ${HF_TOKEN}",
+      "vllm serve m --max-num-seqs $MOEPLAN_TEST_TOKEN",
+      "vllm serve m --max-num-seqs ${s3cret",
+      "vllm serve m --max-num-seqs ${A~s3cret}",
+      "A=s3cret; vllm serve m --max-num-seqs $A --max-num-seqs x$A",
+      "K=s3cret; bash -c \"vllm serve m --max-num-seqs $K\"",
+      "echo s3cret",
+  };
+  const auto check = [](const Import& import) {
+    CHECK(import.problems.size() + import.notes.size() > 0);
+    for (const Problem& problem : import.problems) {
+      CHECK((std::string(problem.place.text) + problem.error.message + problem.error.help).find("s3cret") ==
+            std::string::npos);
+      CHECK(problem.place.line > 0);
+    }
+    for (const std::string& note : import.notes) CHECK(note.find("s3cret") == std::string::npos);
+  };
+  for (const char* text : texts) {
+    INFO(text);
+    Import import;
+    import.allowed_names = {"MOEPLAN_TEST_TOKEN"};
+    import_vllm_text(import, "serve.sh", text);
+    check(import);
+  }
+  for (const char* text :
+       {"VLLM_API_KEY=\"s3cret", "s3cret and more", "A=${s3cret", "T=s3cret\nMAX_NUM_SEQS=$T\n"}) {
+    INFO(text);
+    Import import;
+    import_env_text(import, ".env", text);
+    check(import);
+  }
+  for (const char* command : {"vllm serve m --max-num-seqs abc --api-key s3cret", "vllm serve m 's3cret",
+                              "[vllm, serve, m, --max-num-seqs, '${MOEPLAN_TEST_TOKEN}']"}) {
+    INFO(command);
+    Import import;
+    import.allowed_names = {"MOEPLAN_TEST_TOKEN"};
+    import_compose_text(import, "compose.yaml",
+                        std::string("services:\n  a:\n    command: ") + command + "\n", "", "");
+    check(import);
+  }
+  Import import;
+  import_k8s_text(import, "pod.yaml",
+                  "kind: Pod\nspec:\n  containers:\n    - env: [{name: T, value: s3cret}]\n"
+                  "      command: [vllm, serve, m, --max-num-seqs, $(T), --api-key, s3cret]\n",
+                  "");
+  check(import);
+  CHECK(first_problem(import).find("got the value of $T") != std::string::npos);
+}
+
+TEST_CASE("malformed lists and objects are errors") {
+  for (const char* flag :
+       {"--cudagraph-capture-sizes '[[[[[1,2'", "--cudagraph-capture-sizes '[[1,2]]'",
+        "--cudagraph-capture-sizes '1,2]'", "--hf-overrides '[1'", "--hf-overrides abc",
+        "--compilation-config '{\"cudagraph_capture_sizes\": 3}'", "--compilation-config x",
+        "--compilation-config '{\"a\": 1} x'", "--compilation-config.cudagraph_capture_sizes '[1, 2'"}) {
+    INFO(flag);
+    CHECK(import_text(std::string("vllm serve m ") + flag).problems.size() == 1);
+  }
+  for (const char* flag : {"'[1,2]'", "1 2", "1,2"}) {
+    INFO(flag);
+    CHECK(value_at(import_text(std::string("vllm serve m --cudagraph-capture-sizes ") + flag),
+                   "/deployment/cudagraph_capture_sizes") == "[1, 2]");
+  }
+  CHECK(first_problem(import_text("vllm serve m --compilation-config 3")) == "");
+  Import import;
+  import_env_text(import, ".env", "CUDAGRAPH_CAPTURE_SIZES=[1,2\n");
+  CHECK(first_problem(import).find("no list of sizes") != std::string::npos);
 }
