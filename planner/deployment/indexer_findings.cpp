@@ -1,8 +1,5 @@
 #include "planner/deployment/indexer_findings.hpp"
 
-#include <algorithm>
-#include <cctype>
-
 #include "planner/core/python_int.hpp"
 #include "planner/core/text.hpp"
 #include "planner/indexer/geometry.hpp"
@@ -20,14 +17,8 @@ using Findings = std::vector<Finding>;
 
 std::string env_pointer(std::string_view name) { return concat("/deployment/env/", name); }
 
-std::string lower_stripped(std::string_view text) {
-  std::string out(strip_python_space(text));
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
 bool is_off_word(std::string_view text) {
-  const std::string word = lower_stripped(text);
+  const std::string word = normalised(text);
   return word == "0" || word == "false" || word == "off" || word == "no" || word.empty();
 }
 
@@ -163,14 +154,12 @@ constexpr MisleadingText kMisleadingTexts[] = {
      "leaves the fused route on: only exactly 0 turns it off", "write 0"},
     {"INDEXER_STREAM_SCORER", false,
      [](std::string_view text) {
-       const std::string word = lower_stripped(text);
+       const std::string word = normalised(text);
        return !is_off_word(text) && word != "1" && word != "true" && word != "on" && word != "yes";
      },
      "turns the stream scorer off: every word but 1, true, on, yes does", "write 1 or 0"},
     {"INDEXER_DIRECT_K", false,
-     [](std::string_view text) {
-       return text == "off" || (is_off_word(text) && text != lower_stripped(text));
-     },
+     [](std::string_view text) { return text == "off" || (is_off_word(text) && text != normalised(text)); },
      "leaves direct K on: off and words with blanks around them count as on", "write 0"},
     {"NSA_CONTIGUOUS_PREFILL_THRESHOLD", false,
      [](std::string_view text) {

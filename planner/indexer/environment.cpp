@@ -9,7 +9,13 @@ namespace {
 
 using Variable = IndexerVariable;
 
-// text.strip().lower(), as far as it is ASCII.
+template <class... Words>
+bool is_one_of(std::string_view text, Words... words) {
+  return ((text == words) || ...);
+}
+
+}  // namespace
+
 std::string normalised(std::string_view text) {
   std::string out(strip_python_space(text));
   for (char& c : out) {
@@ -17,13 +23,6 @@ std::string normalised(std::string_view text) {
   }
   return out;
 }
-
-template <class... Words>
-bool is_one_of(std::string_view text, Words... words) {
-  return ((text == words) || ...);
-}
-
-}  // namespace
 
 IndexerEnvironment::IndexerEnvironment(std::string_view prefix, const Environment& variables)
     : prefix_(prefix) {

@@ -29,6 +29,9 @@ inline constexpr std::string_view kIndexerVariableNames[kIndexerVariableCount] =
     "INDEXER_STREAM_SCORER",
 };
 
+// text.strip().lower(), as far as it is ASCII: how the engine reads its words.
+std::string normalised(std::string_view text);
+
 enum class FoldMode { automatic, off, on };
 enum class BlockKChoice { automatic, block_256, block_512 };
 
