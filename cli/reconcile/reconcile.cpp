@@ -6,6 +6,7 @@
 #include "planner/core/text.hpp"
 #include "planner/deployment/engine_figures.hpp"
 #include "planner/deployment/exl3_runtime.hpp"
+#include "planner/deployment/plan_requests.hpp"
 #include "planner/deployment/weights.hpp"
 
 namespace moeplan {
@@ -155,11 +156,11 @@ RuntimesOrWhy runtimes_of(const Context& c, std::span<const EngineVariable> vari
   for (const auto& [key, name] : variables) {
     const LogFigure* printed = c.statement.find(key);
     if (!printed) continue;
-    std::erase_if(d.engine->env, [&](const auto& variable) { return variable.first == name; });
+    std::erase_if(d.engine->env,
+                  [&removed = name](const auto& variable) { return variable.first == removed; });
     d.engine->env.emplace_back(name, printed->text);
   }
-  const bool is_planned = d.quant->source_format == SourceFormat::exl3_trellis_mcg;
-  if (!is_planned) return {{}, "the line is of EXL3 experts, and quant.source_format is another"};
+  if (!is_exl3(d)) return {{}, "the line is of EXL3 experts, and quant.source_format is another"};
   auto runtimes = exl3_runtimes(d);
   if (!runtimes) return {{}, runtimes.error().message};
   return {std::move(*runtimes), ""};
