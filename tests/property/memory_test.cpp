@@ -3,8 +3,10 @@
 
 #include "planner/core/limits.hpp"
 #include "planner/deployment/fit.hpp"
+#include "planner/deployment/indexer_requests.hpp"
 #include "planner/deployment/mixed_buffers.hpp"
 #include "planner/deployment/parity_staging.hpp"
+#include "planner/indexer/plan_indexer.hpp"
 #include "tests/deployment_support.hpp"
 
 using namespace moeplan;
@@ -60,6 +62,14 @@ TEST_CASE("scratch never shrinks as scheduled tokens grow beyond the decode plan
   }
 }
 
+// Runtimes and indexer arenas, planned one by one.
+static i64 counted_bytes(const Deployment& d) {
+  i64 bytes = *scratch_bytes_of(d);
+  const auto requests = indexer_requests(d);
+  for (const PlanRequest& request : *requests) bytes += plan_indexer_paged(request.indexer)->total_bytes;
+  return bytes;
+}
+
 TEST_CASE("the largest settings are those an exhaustive search finds") {
   std::mt19937 random(7);
   for (int round = 0; round < 12; ++round) {
@@ -72,12 +82,12 @@ TEST_CASE("the largest settings are those an exhaustive search finds") {
     REQUIRE(budget);
     const i64 need = needed_for_one_request(budget->kv, *d.engine->max_model_len);
     const i64 available = *budget->available_kv.bytes.lo;
-    const i64 growing = *growing_bytes_of(d);
+    const i64 growing = counted_bytes(d);
     std::optional<i64> tokens, length;
     for (i64 t = 1; t <= 3000; ++t) {
       Deployment other = d;
       other.engine->max_num_batched_tokens = t;
-      if (available - (*growing_bytes_of(other) - growing) >= need) tokens = t;
+      if (available - (counted_bytes(other) - growing) >= need) tokens = t;
     }
     for (i64 t = 1; t <= 200'000; ++t) {
       if (needed_for_one_request(budget->kv, t) <= available) length = t;
