@@ -98,60 +98,53 @@ void add_config_options(CLI::App& command, CommandLine& line) {
   add_report_options(command, line);
 }
 
-void add_size(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand("size", "How many bytes does each rank reserve, tensor by tensor?");
-  command->footer(
+void add_size(CLI::App& command, CommandLine& line) {
+  command.footer(
       "Examples:\n  moeplan size --config configs/glm52.json\n"
       "  moeplan size -c glm52.json --set /deployment/max_num_batched_tokens=8192 --format json");
-  add_config_options(*command, line);
+  add_config_options(command, line);
 }
 
-void add_explain(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand("explain", "Why that number? Routes, rules, alternatives and slack");
-  command->footer("Example:\n  moeplan explain indexer --config configs/glm52.json --step");
-  command->add_option("topic", line.explain_topic, "What to explain: indexer")
+void add_explain(CLI::App& command, CommandLine& line) {
+  command.footer("Example:\n  moeplan explain indexer --config configs/glm52.json --step");
+  command.add_option("topic", line.explain_topic, "What to explain: indexer")
       ->required()
       ->check(CLI::IsMember({"indexer"}));
-  command->add_flag("--step", line.with_steps, "Launches, allocations and environment reads of a call");
-  add_config_options(*command, line);
+  command.add_flag("--step", line.with_steps, "Launches, allocations and environment reads of a call");
+  add_config_options(command, line);
 }
 
-void add_capacity(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand(
-      "capacity", "Does it fit, how many KV tokens are left, what is the largest setting that fits?");
-  command->footer(
+void add_capacity(CLI::App& command, CommandLine& line) {
+  command.footer(
       "Examples:\n  moeplan capacity --config configs/glm52.json\n"
       "  moeplan capacity -c glm52.json --set '/measured/available_kv=9.15 GiB'\n"
       "Exits 1 when the deployment does not fit; an undecided answer exits 0.");
-  add_config_options(*command, line);
-  command->add_flag("--probe", line.probe, "Compare with the free memory of this machine's GPUs");
-  command->add_flag("--buffers", line.list_buffers,
-                    "List buffers outside the arenas and the runtimes' cache keys");
+  add_config_options(command, line);
+  command.add_flag("--probe", line.probe, "Compare with the free memory of this machine's GPUs");
+  command.add_flag("--buffers", line.list_buffers,
+                   "List buffers outside the arenas and the runtimes' cache keys");
 }
 
-void add_batch(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand("batch", "Many sizing requests, JSON lines in and out");
-  command->add_option("--input", line.batch.input, "File to read instead of standard input")
+void add_batch(CLI::App& command, CommandLine& line) {
+  command.add_option("--input", line.batch.input, "File to read instead of standard input")
       ->type_name("FILE");
-  command->add_flag("--fail-on-error", line.batch.fail_on_error, "Exit 1 when any response is an error");
+  command.add_flag("--fail-on-error", line.batch.fail_on_error, "Exit 1 when any response is an error");
 }
 
-void add_import(CLI::App& app, CommandLine& line) {
-  CLI::App* command =
-      app.add_subcommand("import", "Turn what is deployed into a config that says where it is from");
-  command->footer(
+void add_import(CLI::App& command, CommandLine& line) {
+  command.footer(
       "Examples:\n  moeplan import log vllm.log | moeplan size -c -\n"
       "  moeplan import vllm --hf config.json --device rtx-pro-6000-blackwell -- vllm serve MODEL -tp 4\n"
       "  moeplan import compose compose.yml --service glm52 --hf config.json --device h200-sxm\n"
       "The config goes to stdout, where its fields are from to stderr. What is missing is named, never "
       "guessed.");
   command
-      ->add_option("source", line.import.source,
-                   "What is read: " + CLI::detail::join(import_source_names(), ", "))
+      .add_option("source", line.import.source,
+                  "What is read: " + CLI::detail::join(import_source_names(), ", "))
       ->required()
       ->check(CLI::IsMember(import_source_names()))
       ->type_name("SOURCE");
-  command->add_option("file", line.import.file, "File or folder to read; - is standard input")
+  command.add_option("file", line.import.file, "File or folder to read; - is standard input")
       ->type_name("FILE");
   const std::tuple<const char*, std::string*, const char*, const char*> texts[] = {
       {"--service", &line.import.service, "Service of a compose file, or object of a manifest", "NAME"},
@@ -164,44 +157,81 @@ void add_import(CLI::App& app, CommandLine& line) {
       {"--device", &line.import.device, "A shipped device, or a file of that form", "NAME"},
       {"--contract", &line.import.contract, "The contract the engine runs", "ID"},
       {"--name", &line.import.name, "What to call the deployment", "TEXT"}};
-  for (const auto& [flag, target, doc, type] : texts)
-    command->add_option(flag, *target, doc)->type_name(type);
-  command->add_option("--set", line.import.sets, "State one field: /json/pointer=value; repeatable")
+  for (const auto& [flag, target, doc, type] : texts) command.add_option(flag, *target, doc)->type_name(type);
+  command.add_option("--set", line.import.sets, "State one field: /json/pointer=value; repeatable")
       ->take_all()
       ->type_name("PTR=VALUE");
   command
-      ->add_option("--allow-env", line.import.environment, "Let ${NAME} in the sources read the environment")
+      .add_option("--allow-env", line.import.environment, "Let ${NAME} in the sources read the environment")
       ->take_all()
       ->type_name("NAME");
-  command->add_flag("-q,--quiet", line.import.quiet, "No table on stderr");
-  add_verbosity(*command, line);
+  command.add_flag("-q,--quiet", line.import.quiet, "No table on stderr");
+  add_verbosity(command, line);
 }
 
-void add_reconcile(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand(
-      "reconcile", "Do the figures an engine printed agree with the plan of its settings?");
-  command->footer(
+void add_reconcile(CLI::App& command, CommandLine& line) {
+  command.footer(
       "Examples:\n  moeplan reconcile vllm.log\n"
       "  kubectl logs glm52-0 | moeplan reconcile - --device rtx-pro-6000-blackwell --format json\n"
       "Exits 1 when a figure differs; one that cannot be derived is no difference.");
   ImportOptions& options = line.import;
-  command->add_option("log", options.file, "The engine's start-up log; - is standard input")
+  command.add_option("log", options.file, "The engine's start-up log; - is standard input")
       ->required()
       ->type_name("LOG");
-  command->add_option("--hf", options.hf, "The checkpoint's config.json, or its folder")->type_name("PATH");
-  command->add_option("--model", options.model, "A shipped model, or a file of that form")->type_name("NAME");
-  command->add_option("--device", options.device, "A shipped device, or a file of that form")
+  command.add_option("--hf", options.hf, "The checkpoint's config.json, or its folder")->type_name("PATH");
+  command.add_option("--model", options.model, "A shipped model, or a file of that form")->type_name("NAME");
+  command.add_option("--device", options.device, "A shipped device, or a file of that form")
       ->type_name("NAME");
-  command->add_option("--contract", options.contract, "The contract the engine runs")
+  command.add_option("--contract", options.contract, "The contract the engine runs")
       ->check(CLI::IsMember(contract_ids()));
   command
-      ->add_option("--set", options.sets,
-                   "State one setting that the log does not show: /json/pointer=value; repeatable")
+      .add_option("--set", options.sets,
+                  "State one setting that the log does not show: /json/pointer=value; repeatable")
       ->take_all()
       ->check(check_set)
       ->type_name("PTR=VALUE");
-  add_report_options(*command, line);
+  add_report_options(command, line);
 }
+
+void add_help(CLI::App& command, CommandLine& line) {
+  command.add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
+}
+
+// A command: one row, one add_ function above, one file in commands/.
+struct Command {
+  const char* name;
+  const char* question;  // what it answers
+  void (*add)(CLI::App& command, CommandLine& line);
+  ExitCode (*run)(CommandLine& line);
+};
+
+constexpr Command kCommands[] = {
+    {"size", "How many bytes does each rank reserve, tensor by tensor?", add_size,
+     [](CommandLine& line) { return run_size(line.configs); }},
+    {"explain", "Why that number? Routes, rules, alternatives and slack", add_explain,
+     [](CommandLine& line) {
+       return run_explain({line.configs, line.with_steps});
+     }},
+    {"capacity", "Does it fit, how many KV tokens are left, what is the largest setting that fits?",
+     add_capacity,
+     [](CommandLine& line) {
+       return run_capacity({line.configs, line.probe, line.list_buffers});
+     }},
+    {"batch", "Many sizing requests, JSON lines in and out", add_batch,
+     [](CommandLine& line) { return run_batch(line.batch); }},
+    {"import", "Turn what is deployed into a config that says where it is from", add_import,
+     [](CommandLine& line) { return run_import(std::move(line.import)); }},
+    {"reconcile", "Do the figures an engine printed agree with the plan of its settings?", add_reconcile,
+     [](CommandLine& line) {
+       return run_reconcile({line.import, line.configs.report});
+     }},
+    {"schema", "Print the JSON Schema of a config", [](CLI::App&, CommandLine&) {},
+     [](CommandLine&) { return run_schema(); }},
+    {"help", "What an error word means", add_help,
+     [](CommandLine& line) { return run_help(line.help_topic); }},
+    {"version", "Print the version; with -v what the build is made of", add_verbosity,
+     [](CommandLine& line) { return run_version(line.verbosity > 0); }},
+};
 
 int run(int argc, char** argv) {
   CommandLine line;
@@ -219,17 +249,8 @@ int run(int argc, char** argv) {
       "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, 70 a bug.");
   app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
   add_verbosity(app, line);
-  add_size(app, line);
-  add_explain(app, line);
-  add_capacity(app, line);
-  add_batch(app, line);
-  add_import(app, line);
-  add_reconcile(app, line);
-  app.add_subcommand("schema", "Print the JSON Schema of a config");
-  CLI::App* help = app.add_subcommand("help", "What an error word means");
-  help->add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
-  CLI::App* version = app.add_subcommand("version", "Print the version");
-  version->add_flag("-v", line.verbosity, "And what the build is made of");
+  for (const Command& command : kCommands)
+    command.add(*app.add_subcommand(command.name, command.question), line);
   app.require_subcommand(0, 1);
 
   try {
@@ -250,29 +271,12 @@ int run(int argc, char** argv) {
     if (format.name == line.format) line.configs.report.format = &format;
   }
 
-  ExitCode code = ExitCode::usage;
-  if (line.version || app.got_subcommand("version")) {
-    code = run_version(line.verbosity > 0);
-  } else if (app.got_subcommand("size")) {
-    code = run_size(line.configs);
-  } else if (app.got_subcommand("explain")) {
-    code = run_explain({line.configs, line.with_steps});
-  } else if (app.got_subcommand("capacity")) {
-    code = run_capacity({line.configs, line.probe, line.list_buffers});
-  } else if (app.got_subcommand("batch")) {
-    code = run_batch(line.batch);
-  } else if (app.got_subcommand("import")) {
-    code = run_import(std::move(line.import));
-  } else if (app.got_subcommand("reconcile")) {
-    code = run_reconcile({line.import, line.configs.report});
-  } else if (app.got_subcommand("schema")) {
-    code = run_schema();
-  } else if (app.got_subcommand("help")) {
-    code = run_help(line.help_topic);
-  } else {
-    std::fputs(app.help().c_str(), stderr);
+  if (line.version) return static_cast<int>(run_version(line.verbosity > 0));
+  for (const Command& command : kCommands) {
+    if (app.got_subcommand(command.name)) return static_cast<int>(command.run(line));
   }
-  return static_cast<int>(code);
+  std::fputs(app.help().c_str(), stderr);
+  return static_cast<int>(ExitCode::usage);
 }
 
 // A failed check aborts; its exit code is the one of every bug.

@@ -343,12 +343,7 @@ Table probe_table(std::span<const GpuMemory> gpus) {
   return table;
 }
 
-struct Answer {
-  Report report;
-  Fit fit;
-};
-
-Result<Answer> capacity_report(const Deployment& d, const CapacityOptions& options,
+Result<Report> capacity_report(const Deployment& d, const CapacityOptions& options,
                                std::span<const GpuMemory> gpus) {
   const auto made = memory_budgets(d, indexer_budget_extras(d));
   if (!made) return made.error();
@@ -363,13 +358,14 @@ Result<Answer> capacity_report(const Deployment& d, const CapacityOptions& optio
     }
   }
   for (std::size_t i = 0; i < gpus.size(); ++i) checks.push_back(free_memory_check(i, gpus[i], worst));
-  Answer answer{{}, overall(checks)};
-  Report& report = answer.report;
+  const Fit fit = overall(checks);
+  Report report;
   report.schema = "moeplan.capacity/1";
-  report.verdict = verdict_of(d, budgets, worst, answer.fit);
+  report.verdict = verdict_of(d, budgets, worst, fit);
+  report.answered_no = fit == Fit::does_not_fit;
   report.facts = {{"name", d.name ? Cell(*d.name) : Cell()},
                   {"contract", std::string(d.contract->id)},
-                  {"fit", std::string(name_of(answer.fit))},
+                  {"fit", std::string(name_of(fit))},
                   {"moe_modelled", worst.moe_modelled},
                   {"bottleneck", worst.rank.empty() ? Cell() : Cell(worst.rank)}};
   const BlockBounds blocks = kv_blocks(worst);
@@ -423,7 +419,7 @@ Result<Answer> capacity_report(const Deployment& d, const CapacityOptions& optio
         "activation, and no total here "
         "contains it unless that is stated");
   if (auto missing = what_is_missing(worst); !missing.empty()) report.notes.push_back(std::move(missing));
-  return answer;
+  return report;
 }
 
 }  // namespace
@@ -441,24 +437,20 @@ ExitCode run_capacity(const CapacityOptions& options) {
   std::vector<std::unique_ptr<Config>> configs;  // places in problems point into them
   std::vector<Report> reports;
   std::vector<Problem> problems;
-  bool answered_no = false;
   for (const std::string& path : options.configs.paths) {
     configs.push_back(read_config(path, options.configs.overrides));
     Config& config = *configs.back();
     log_info(concat("read ", config.name, ": ", config.text.size(), " bytes"));
     if (config.problems.empty()) {
       auto answer = capacity_report(config.deployment, options, gpus);
-      if (!answer) {
+      if (answer)
+        reports.push_back(std::move(*answer));
+      else
         config.add(answer.error());
-      } else {
-        answered_no = answered_no || answer->fit == Fit::does_not_fit;
-        reports.push_back(std::move(answer->report));
-      }
     }
     problems.insert(problems.end(), config.problems.begin(), config.problems.end());
   }
-  const ExitCode code = finish(reports, problems, options.configs.report);
-  return code == ExitCode::ok && answered_no ? ExitCode::no : code;
+  return finish(reports, problems, options.configs.report);
 }
 
 }  // namespace moeplan

@@ -1,5 +1,6 @@
 #include "cli/commands/finish.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/io/text_file.hpp"
@@ -22,18 +23,25 @@ ExitCode finish(std::span<const Report> reports, std::span<const Problem> proble
       return code;
   }
   if (!problems.empty() && !format.renders_problems) std::fputs(render_problems(problems).c_str(), stderr);
-  return problems.empty() ? ExitCode::ok : ExitCode::input;
+  if (!problems.empty()) return ExitCode::input;
+  return std::ranges::any_of(reports, &Report::answered_no) ? ExitCode::no : ExitCode::ok;
 }
 
 ExitCode answer_configs(const ConfigOptions& options,
-                        const std::function<Report(const PlannedConfig&)>& report) {
+                        const std::function<Result<Report>(const PlannedConfig&)>& report) {
   std::vector<PlannedConfig> configs;  // places in problems point into them
   std::vector<Report> reports;
   std::vector<Problem> problems;
   for (const std::string& path : options.paths) {
     configs.push_back(plan_config(read_config(path, options.overrides)));
     const PlannedConfig& planned = configs.back();
-    if (planned.ok()) reports.push_back(report(planned));
+    if (planned.ok()) {
+      auto answer = report(planned);
+      if (answer)
+        reports.push_back(std::move(*answer));
+      else
+        planned.config->add(answer.error());
+    }
     problems.insert(problems.end(), planned.config->problems.begin(), planned.config->problems.end());
   }
   return finish(reports, problems, options.report);

@@ -13,12 +13,14 @@ namespace moeplan {
 // Prints a text; when it cannot be written, says so on stderr.
 ExitCode print(std::string_view text);
 
-// Prints reports, and the problems that stood in the way of others, in the chosen format.
+// Prints reports, and the problems that stood in the way of others, in the chosen format. A report that
+// answers no exits 1, a problem 3.
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options);
 
-// One report for each config, in their order; the problems of those that have none.
+// One report for each config, in their order; the problems of those that have none. An error of `report`
+// points into its config.
 ExitCode answer_configs(const ConfigOptions& options,
-                        const std::function<Report(const PlannedConfig&)>& report);
+                        const std::function<Result<Report>(const PlannedConfig&)>& report);
 
 }  // namespace moeplan

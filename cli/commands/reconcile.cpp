@@ -54,18 +54,12 @@ Table lines_table(std::span<const ReconciledFigure> figures) {
   return table;
 }
 
-struct Reconciliation {
-  Report report;
-  bool differs = false;
-};
-
-Reconciliation report_of(const EngineLog& log, const Import& import, const KnownDeployment& known) {
+Report report_of(const EngineLog& log, const Import& import, const KnownDeployment& known) {
   const auto figures = reconcile(log, known);
   const i64 matches = std::ranges::count(figures, std::optional(true), &ReconciledFigure::match);
   const i64 mismatches = std::ranges::count(figures, std::optional(false), &ReconciledFigure::match);
-  Reconciliation answer;
-  answer.differs = mismatches > 0;
-  Report& report = answer.report;
+  Report report;
+  report.answered_no = mismatches > 0;
   report.schema = "moeplan.reconcile/1";
   report.verdict = verdict_of(base_name(log.name), figures, matches, mismatches);
   const ImportRow* contract = find_row(import, "/contract");
@@ -82,7 +76,7 @@ Reconciliation report_of(const EngineLog& log, const Import& import, const Known
       device && device->kind == RowKind::assumed)
     report.notes.push_back(concat("device assumed ", device->from, "; --device states another"));
   if (contract && contract->kind == RowKind::assumed) report.notes.push_back(contract->from);
-  return answer;
+  return report;
 }
 
 }  // namespace
@@ -109,9 +103,8 @@ ExitCode run_reconcile(const ReconcileOptions& options) {
     if (!import.problems.empty()) return fail(import.problems);
     known.deployment = &config->deployment;
   }
-  const Reconciliation answer = report_of(*log, import, known);
-  const ExitCode code = finish({&answer.report, 1}, {}, options.report);
-  return code == ExitCode::ok && answer.differs ? ExitCode::no : code;
+  const Report report = report_of(*log, import, known);
+  return finish({&report, 1}, {}, options.report);
 }
 
 }  // namespace moeplan

@@ -73,6 +73,7 @@ struct Finding {
 struct Report {
   std::string schema;        // such as "moeplan.plan/1"
   std::string verdict;       // the answer in one line
+  bool answered_no = false;  // the question was answered with no: exit code 1, in every format
   std::string subject;       // what it is about, one line
   std::vector<Fact> facts;   // for programs
   std::vector<Fact> totals;  // for programs
