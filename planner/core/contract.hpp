@@ -28,6 +28,7 @@ constexpr std::string_view name_of(SourceFormat source) {
 enum class UnpinnedBlocks {
   all,        // every block size
   reachable,  // from the size one token selects to the size the capacity selects
+  last,       // the size the capacity selects, alone: no release does, an audit may assume it
 };
 
 // The expert count the route geometry uses, from the router's (rE) and the weights' (E). rE absent or zero is
@@ -55,6 +56,13 @@ enum class CoreTensor {
   kernel_workspace,
 };
 
+// What a launch does whose kernel is not compiled while a graph is captured.
+enum class CaptureMiss {
+  compiles,  // inside the capture: seconds, or a failed capture
+  raises,    // refuses the launch with its m and block
+  unknown,   // between the revisions that are known to do either
+};
+
 enum class Presence { always, trellis, trellis_uncoupled };
 
 struct CoreTensorEntry {
@@ -80,6 +88,13 @@ struct Contract {
   bool trellis_launch_needs_pin;  // launch planning refuses an unpinned Trellis plan on a CUDA device
   bool trellis_w4a8_mx;           // w4a8_mx takes Trellis weights
   bool w4a8_mx_micro_reduction;   // the micro workspace holds w4a8_mx's extra reduction
+
+  // What the runtime of this build does with live tokens.
+  bool mapped_direct_top_k;         // an expert map does not rule the direct top-k kernel out
+  bool tensor_parallel_expert_map;  // a tensor-parallel launch may be given an expert map
+  bool launch_takes_pin;            // a launch runs the plan's tiles, not ones selected from its own size
+  bool launch_key_known;            // the elements of its launch keys were read off running engines
+  CaptureMiss capture_miss;
 
   std::span<const CoreTensorEntry> core_tensors;             // tensor-parallel, in arena order
   std::span<const CoreTensorEntry> expert_parallel_tensors;  // in arena order

@@ -55,6 +55,9 @@ namespace moeplan {
   X(block_size, "a route block size other than 8, 16, 32, 48 or 64")                         \
   X(launch_needs_block_size, "launch planning of a Trellis plan needs a pinned block size")  \
   X(too_many_local_experts, "more local than global experts")                                \
+  /* launches */                                                                             \
+  X(launch_not_modelled, "a plan whose launch keys are not modelled")                        \
+  X(launch_tiles, "a launch for which the kernels have no tile")                             \
   /* indexer */                                                                              \
   X(indexer_score_mode, "a score mode other than nsa and msa")                               \
   X(indexer_top_k, "a top-k the selector has no kernel for")                                 \

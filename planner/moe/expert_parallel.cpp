@@ -54,10 +54,7 @@ Result<MoeLayout> plan_expert_parallel(const MoeRequest& request) {
   sizes.multiprocessors = request.multiprocessors();
   // The route geometry takes the bucketed capacity, the caches the exact one.
   sizes.rows = pow2_ceil(max_tokens) * top_k;
-  const BlockRange range = contract.unpinned_blocks == UnpinnedBlocks::all
-                               ? kAllBlocks
-                               : reachable_blocks(max_tokens, top_k, global_experts);
-  size_routes(sizes, range, {});
+  size_routes(sizes, blocks_of(contract.unpinned_blocks, max_tokens, top_k, global_experts), {});
   sizes.rows = max_tokens * top_k;
   sizes.cache2 = sizes.rows * sizes.intermediate;
 

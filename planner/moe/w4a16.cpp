@@ -96,8 +96,7 @@ BlockRange block_range_of(const W4a16Plan& plan, i64 tokens) {
     const int index = block_size_index(*plan.block_size);
     return {index, index};
   }
-  if (plan.request->contract->unpinned_blocks == UnpinnedBlocks::all) return kAllBlocks;
-  return reachable_blocks(tokens, plan.top_k, plan.experts);
+  return blocks_of(plan.request->contract->unpinned_blocks, tokens, plan.top_k, plan.experts);
 }
 
 i64 route_experts(RouteExperts rule, i64 weights_experts, i64 router_experts) {
@@ -118,8 +117,23 @@ Bound bound_of(i64 columns, i64 slots, i64 block_size, i64 multiprocessors) {
 
 }  // namespace
 
+std::string_view name_of(CoreTensor tensor) { return kCoreRules[static_cast<int>(tensor)].name; }
+
 BlockRange reachable_blocks(i64 tokens, i64 top_k, i64 experts) {
   return {select_block_index(1, top_k, experts), select_block_index(tokens, top_k, experts)};
+}
+
+BlockRange blocks_of(UnpinnedBlocks rule, i64 tokens, i64 top_k, i64 experts) {
+  const BlockRange reachable = reachable_blocks(tokens, top_k, experts);
+  switch (rule) {
+    case UnpinnedBlocks::all:
+      return kAllBlocks;
+    case UnpinnedBlocks::reachable:
+      return reachable;
+    case UnpinnedBlocks::last:
+      return {reachable.last, reachable.last};
+  }
+  return kAllBlocks;
 }
 
 void place_core_tensors(ArenaLayout& arena, std::span<const CoreTensorEntry> entries, const CoreSizes& sizes,

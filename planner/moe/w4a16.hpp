@@ -11,6 +11,9 @@ namespace moeplan {
 // Every W4A16 tensor starts at a multiple of this.
 constexpr i64 kMoeAlignment = 16;
 
+// The name a layout gives the tensor.
+std::string_view name_of(CoreTensor tensor);
+
 // The block sizes a plan reserves for: kBlockSizes[first..last], an interval.
 struct BlockRange {
   int first;
@@ -20,6 +23,9 @@ constexpr BlockRange kAllBlocks{0, kBlockSizeCount - 1};
 
 // From the size one token selects to the size `tokens` select.
 BlockRange reachable_blocks(i64 tokens, i64 top_k, i64 experts);
+
+// What an unpinned plan of `tokens` reserves for under `rule`.
+BlockRange blocks_of(UnpinnedBlocks rule, i64 tokens, i64 top_k, i64 experts);
 
 // Element counts of the core's tensors. rows: token-expert pairs.
 struct CoreSizes {

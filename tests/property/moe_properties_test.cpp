@@ -1,26 +1,16 @@
 // What holds of every plan, over exhaustive small worlds and random large ones.
-#include <random>
 #include <set>
 
 #include "planner/moe/per_call.hpp"
 #include "planner/moe/w4a16.hpp"
 #include "tests/catch.hpp"
+#include "tests/random.hpp"
 #include "tests/support.hpp"
 
 using namespace moeplan;
 using namespace moeplan::test;
 
 namespace {
-
-struct Random {
-  std::mt19937_64 engine{93};
-  i64 in(i64 low, i64 high) {
-    return low + static_cast<i64>(engine() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  i64 of(std::initializer_list<i64> values) {
-    return *(values.begin() + static_cast<std::ptrdiff_t>(engine() % values.size()));
-  }
-};
 
 // The most padded rows any routing of `rows` pairs over `experts` needs: every way to share them out.
 i64 worst_padded_rows(i64 rows, i64 experts, i64 block_size) {
