@@ -1,0 +1,93 @@
+#include "planner/moe/soundness_notes.hpp"
+
+#include <algorithm>
+
+#include "planner/core/text.hpp"
+#include "planner/moe/geometry.hpp"
+#include "planner/moe/plan_moe.hpp"
+
+namespace moeplan {
+namespace {
+
+bool is_sound(const MoeRequest& request, ExpertMap map) {
+  const auto layout = plan_moe(request);
+  return layout && may_have(request, map) &&
+         !audit_moe(request, *layout, map, AuditSearch::peaks).counter_example();
+}
+
+// Block 8 reserves twice its scratch, so a larger pin can cost less.
+void compare_pins(const MoeRequest& request, const MoeLayout& layout, std::vector<SizeSurprise>& out) {
+  if (request.capacity.block_size_m != 8) return;
+  for (i64 block : kBlockSizes) {
+    if (block == 8) continue;
+    MoeRequest other = request;
+    other.capacity.block_size_m = block;
+    const auto larger = plan_moe(other);
+    if (!larger || larger->total_bytes >= layout.total_bytes) continue;
+    const i64 saved = layout.total_bytes - larger->total_bytes;
+    out.push_back({"block-8-doubles", "/capacity/block_size_m",
+                   concat("pinned to block ", block, " it would reserve ", grouped(saved),
+                          " B less: block 8 doubles its split-K scratch"),
+                   saved});
+    return;
+  }
+}
+
+// Where one block size is resolved from the capacity, a smaller capacity can reserve more.
+void compare_capacities(const MoeRequest& request, const MoeLayout& layout, std::vector<SizeSurprise>& out) {
+  if (request.capacity.block_size_m || !layout.route_block_size_m) return;
+  i64 most = layout.total_bytes, most_at = 0;
+  for (const LiveRange& range : rising_ranges(live_runtime(request, layout, ExpertMap::absent))) {
+    if (range.last >= request.capacity.tokens()) continue;
+    MoeRequest smaller = request;
+    smaller.capacity.max_tokens = range.last;
+    const auto other = plan_moe(smaller);
+    if (!other || other->total_bytes <= most) continue;
+    most = other->total_bytes;
+    most_at = range.last;
+  }
+  if (most_at == 0) return;
+  out.push_back({"capacity-not-monotone", "/capacity/max_tokens",
+                 concat("planned for ", most_at, " tokens it would reserve ", grouped(most), " B, ",
+                        grouped(most - layout.total_bytes), " B more than for ", request.capacity.tokens(),
+                        ": the block size follows the capacity"),
+                 most - layout.total_bytes});
+}
+
+}  // namespace
+
+std::vector<std::string> sound_alternatives(const MoeRequest& request, ExpertMap map) {
+  std::vector<std::string> sound;
+  if (!request.capacity.block_size_m && request.kind == MoeKind::tensor_parallel) {
+    std::vector<i64> pins;
+    for (i64 block : kBlockSizes) {
+      MoeRequest pinned = request;
+      pinned.capacity.block_size_m = block;
+      if (is_sound(pinned, map)) pins.push_back(block);
+    }
+    if (!pins.empty()) sound.push_back(concat("sound when pinned to block ", join(pins, ", ", " or ")));
+  }
+  MoeRequest packed = request;
+  packed.weights.weight_layout = LayoutOverride::mma_packed;
+  if (request.weights.weight_layout != LayoutOverride::mma_packed && is_sound(packed, map))
+    sound.push_back("sound in the packed weight layout");
+  std::vector<std::string_view> ids;
+  for (const Contract& contract : contracts()) {
+    MoeRequest other = request;
+    other.contract = &contract;
+    if (&contract != request.contract && is_sound(other, map)) ids.push_back(contract.id);
+  }
+  if (!ids.empty()) sound.push_back(concat("sound under contract ", join(ids, ", ", " or ")));
+  return sound;
+}
+
+std::vector<SizeSurprise> size_surprises(const MoeRequest& request, const MoeLayout& layout) {
+  std::vector<SizeSurprise> surprises;
+  if (request.kind != MoeKind::tensor_parallel || layout.implementation != Implementation::w4a16)
+    return surprises;
+  compare_pins(request, layout, surprises);
+  compare_capacities(request, layout, surprises);
+  return surprises;
+}
+
+}  // namespace moeplan
