@@ -15,6 +15,7 @@
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
 #include "planner/core/contract.hpp"
+#include "planner/core/limits.hpp"
 
 namespace moeplan {
 namespace {
@@ -51,6 +52,8 @@ struct CommandLine {
   std::string format = "table";
   std::string explain_topic;
   bool with_steps = false;
+  AuditOptions audit;
+  LaunchOptions launches;
   bool probe = false;
   bool list_buffers = false;
   std::string help_topic;
@@ -123,6 +126,44 @@ void add_capacity(CLI::App& command, CommandLine& line) {
   command.add_flag("--probe", line.probe, "Compare with the free memory of this machine's GPUs");
   command.add_flag("--buffers", line.list_buffers,
                    "List buffers outside the arenas and the runtimes' cache keys");
+}
+
+constexpr const char* kPlanDoc = "This plan alone; its id as size prints it";
+
+void add_audit(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan audit --config configs/glm52.json\n"
+      "  moeplan audit -c plan.json --assume-blocks last\n"
+      "Exits 1 when some live token count needs more than is reserved.");
+  add_config_options(command, line);
+  AuditOptions& options = line.audit;
+  command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID");
+  command
+      .add_option("--assume-blocks", options.assume_blocks,
+                  "Reserve unpinned plans for these block sizes, not for the contract's: all, reachable, "
+                  "last (the one selected at capacity), or one size")
+      ->check(CLI::IsMember({"all", "reachable", "last", "8", "16", "32", "48", "64"}));
+  command
+      .add_option("--expert-map", options.expert_map,
+                  "Launches of stated plans come with an expert map or without (default: either, where the "
+                  "contract allows both)")
+      ->check(CLI::IsMember({"absent", "present"}));
+}
+
+void add_launches(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan launches --config configs/glm52.json\n"
+      "  moeplan launches -c glm52.json --plan prefill --live-tokens 700 --format json\n"
+      "Exits 1 when a plan cannot be launched, or more keys than --max-cold compile after start.");
+  add_config_options(command, line);
+  LaunchOptions& options = line.launches;
+  command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID");
+  command.add_option("--live-tokens", options.live_tokens, "The one key that a launch of so many probes")
+      ->check(CLI::Range(i64{1}, kMaxTokens))
+      ->type_name("M");
+  command.add_option("--max-cold", options.max_cold, "Exit 1 when more keys compile after start")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
 }
 
 void add_batch(CLI::App& command, CommandLine& line) {
@@ -216,6 +257,16 @@ constexpr Command kCommands[] = {
      add_capacity,
      [](CommandLine& line) {
        return run_capacity({line.configs, line.probe, line.list_buffers});
+     }},
+    {"audit", "Does the reserve hold for every live token count, and which bytes can none use?", add_audit,
+     [](CommandLine& line) {
+       line.audit.configs = line.configs;
+       return run_audit(line.audit);
+     }},
+    {"launches", "Which kernels will be compiled mid-serve, and at what batch size?", add_launches,
+     [](CommandLine& line) {
+       line.launches.configs = line.configs;
+       return run_launches(line.launches);
      }},
     {"batch", "Many sizing requests, JSON lines in and out", add_batch,
      [](CommandLine& line) { return run_batch(line.batch); }},

@@ -1,6 +1,7 @@
 // What the command line can say, as plain values: the parser fills them, commands read them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,20 @@ struct ConfigOptions {
 struct ExplainOptions {
   ConfigOptions configs;
   bool with_steps = false;
+};
+
+struct AuditOptions {
+  ConfigOptions configs;
+  std::string plan;           // this one alone; "" is all
+  std::string assume_blocks;  // "all", "reachable", "last" or a block size; "" is the contract's rule
+  std::string expert_map;     // "absent" or "present"; "" is whatever the plan may have
+};
+
+struct LaunchOptions {
+  ConfigOptions configs;
+  std::string plan;
+  std::optional<i64> live_tokens;  // print the key of a launch of so many
+  std::optional<i64> max_cold;     // more cold keys than this answer no
 };
 
 struct BatchOptions {
@@ -60,6 +75,8 @@ struct CapacityOptions {
 ExitCode run_size(const ConfigOptions& options);
 ExitCode run_explain(const ExplainOptions& options);
 ExitCode run_capacity(const CapacityOptions& options);
+ExitCode run_audit(const AuditOptions& options);
+ExitCode run_launches(const LaunchOptions& options);
 ExitCode run_batch(const BatchOptions& options);
 ExitCode run_import(ImportOptions options);
 ExitCode run_reconcile(const ReconcileOptions& options);

@@ -14,6 +14,8 @@ void write_cell(JsonWriter& json, const Cell& cell) {
     json.value(std::string_view(*text));
   } else if (const auto* list = std::get_if<std::vector<i64>>(&cell)) {
     json.inline_array(*list);
+  } else if (const auto* raw = std::get_if<RawJson>(&cell)) {
+    json.raw(raw->text);
   } else {
     json.null();
   }

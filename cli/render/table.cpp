@@ -22,6 +22,7 @@ std::string cell_text(const Cell& cell) {
   if (const auto* number = std::get_if<i64>(&cell)) return grouped(*number);
   if (const auto* text = std::get_if<std::string>(&cell)) return printable(*text);
   if (const auto* list = std::get_if<std::vector<i64>>(&cell)) return join(*list, "x");
+  if (const auto* raw = std::get_if<RawJson>(&cell)) return printable(raw->text);
   return "";
 }
 

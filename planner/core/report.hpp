@@ -11,8 +11,13 @@
 
 namespace moeplan {
 
-// Empty, a truth, an integer, a text, or a list of integers.
-using Cell = std::variant<std::monostate, bool, i64, std::string, std::vector<i64>>;
+// A value that is JSON text already: of a structure that no table has.
+struct RawJson {
+  std::string text;
+};
+
+// Empty, a truth, an integer, a text, a list of integers, or raw JSON.
+using Cell = std::variant<std::monostate, bool, i64, std::string, std::vector<i64>, RawJson>;
 
 enum class ColumnKind {
   text,

@@ -107,6 +107,8 @@ PlanRequest request_of(const Deployment& d, std::string_view id, i64 tokens, i64
   moe.weights.source_format = d.contract->trellis_source;
   if (d.contract->trellis_settings) moe.weights.trellis_codebook = TrellisCodebook::mcg;
   moe.weights.trellis_bits = plan_bits(*d.quant);
+  const auto tile = exl3_tile_config(*model.hidden_size, *model.moe_intermediate_size / d.parallel->tp);
+  moe.weights.trellis_tile_config = {tile.begin(), tile.end()};
   moe.weights.activation = Activation::silu;
   moe.weights.io_dtype = d.engine->dtype;
   moe.weights.experts = *model.n_routed_experts;

@@ -182,6 +182,15 @@ Fit overall(const std::vector<FitCheck>& checks) {
   return worst;
 }
 
+std::vector<i64> usual_capacities(i64 configured, i64 scheduled) {
+  std::vector<i64> capacities{configured};
+  for (i64 capacity : {512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384}) {
+    if (capacity <= scheduled && capacity != configured) capacities.push_back(capacity);
+  }
+  std::ranges::sort(capacities);
+  return capacities;
+}
+
 Deployment with_prefill_capacity(const Deployment& deployment, i64 capacity) {
   constexpr std::string_view kName = "VLLM_EXL3_PREFILL_CAPACITY";
   Deployment other = deployment;
@@ -209,12 +218,7 @@ Result<std::vector<CapacityChoice>> prefill_capacity_choices(const Deployment& d
   const bool has_prefill = std::ranges::any_of(
       budget.runtimes, [](const Exl3Runtime& runtime) { return runtime.prefill_tokens > 0; });
   if (!has_prefill) return choices;
-  std::vector<i64> capacities{settings->prefill_tokens};
-  for (i64 capacity : {512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384}) {
-    if (capacity <= scheduled && capacity != settings->prefill_tokens) capacities.push_back(capacity);
-  }
-  std::ranges::sort(capacities);
-  for (i64 capacity : capacities) {
+  for (i64 capacity : usual_capacities(settings->prefill_tokens, scheduled)) {
     const auto scratch = scratch_bytes_of(with_prefill_capacity(d, capacity));
     if (!scratch) return scratch.error();
     const i64 gained = budget.scratch_bytes() - *scratch;

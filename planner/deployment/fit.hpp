@@ -38,7 +38,10 @@ struct CapacityChoice {
   i64 gained_tokens;  // exact to one block
 };
 
-// The configured capacity and round ones up to max_num_batched_tokens, ascending; none without a prefill
+// The configured capacity and round ones up to `scheduled`, ascending.
+std::vector<i64> usual_capacities(i64 configured, i64 scheduled);
+
+// The choices of usual_capacities up to max_num_batched_tokens, ascending; none without a prefill
 // plan.
 Result<std::vector<CapacityChoice>> prefill_capacity_choices(const Deployment& deployment,
                                                              const MemoryBudget& budget);
