@@ -15,7 +15,6 @@
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
 #include "planner/core/contract.hpp"
-#include "planner/core/limits.hpp"
 
 namespace moeplan {
 namespace {
@@ -43,6 +42,13 @@ std::vector<std::string> contract_ids() {
 std::string check_set(const std::string& set) {
   const bool fine = set.starts_with('/') && set.find('=') != std::string::npos;
   return fine ? "" : "write --set /json/pointer=value, for example /deployment/max_num_batched_tokens=8192";
+}
+
+// A number of tokens or keys. Longer ones would be clamped on their way.
+std::string check_count(const std::string& text) {
+  const bool fine =
+      !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos;
+  return fine ? "" : "write a whole number from 0 to 999999999";
 }
 
 struct CommandLine {
@@ -158,12 +164,14 @@ void add_launches(CLI::App& command, CommandLine& line) {
   add_config_options(command, line);
   LaunchOptions& options = line.launches;
   command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID");
-  command.add_option("--live-tokens", options.live_tokens, "The one key that a launch of so many probes")
-      ->check(CLI::Range(i64{1}, kMaxTokens))
-      ->type_name("M");
+  CLI::Option* live_tokens =
+      command.add_option("--live-tokens", options.live_tokens, "The one key that a launch of so many probes")
+          ->check(check_count)
+          ->type_name("M");
   command.add_option("--max-cold", options.max_cold, "Exit 1 when more keys compile after start")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
+      ->check(check_count)
+      ->type_name("N")
+      ->excludes(live_tokens);
 }
 
 void add_batch(CLI::App& command, CommandLine& line) {

@@ -6,9 +6,9 @@
 #include "cli/commands/plan_choice.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
-#include "planner/deployment/exl3_reach.hpp"
-#include "planner/moe/plan_moe.hpp"
-#include "planner/moe/soundness_notes.hpp"
+#include "planner/deployment/deployed_audit.hpp"
+#include "planner/deployment/launch_findings.hpp"
+#include "planner/moe/soundness_advice.hpp"
 
 namespace moeplan {
 namespace {
@@ -17,63 +17,19 @@ constexpr std::string_view map_text(ExpertMap map) {
   return map == ExpertMap::present ? "present" : "absent";
 }
 
-// One plan with what it is found to be.
-struct Audited {
-  const DeployedPlan* plan;
-  MoeLayout reserve;             // the plan's own, or what --assume-blocks makes of it
-  std::vector<MoeAudit> audits;  // one an expert map; none: not audited
-
-  std::optional<i64> counter_example() const {
-    std::optional<i64> smallest;
-    for (const MoeAudit& audit : audits) {
-      const auto found = audit.counter_example();
-      if (found && (!smallest || *found < *smallest)) smallest = found;
-    }
-    return smallest;
-  }
-};
-
-// The request whose reserve is looked at: the plan's, or under assumed block sizes. `contract` has to outlive
-// the result.
-MoeRequest reserved_request(const MoeRequest& request, std::string_view assumption, Contract& contract) {
-  MoeRequest reserved = request;
-  if (assumption.empty() || request.capacity.block_size_m) return reserved;
-  constexpr std::pair<std::string_view, UnpinnedBlocks> kRules[] = {
-      {"all", UnpinnedBlocks::all}, {"reachable", UnpinnedBlocks::reachable}, {"last", UnpinnedBlocks::last}};
-  for (const auto& [name, rule] : kRules) {
-    if (name != assumption) continue;
-    contract = *request.contract;
-    contract.unpinned_blocks = rule;
-    reserved.contract = &contract;
-    return reserved;
+// The words of the command line, which main has checked.
+AuditAssumptions assumptions_of(const AuditOptions& options) {
+  AuditAssumptions assumptions;
+  for (std::size_t i = 0; i < std::size(kUnpinnedBlocksNames); ++i) {
+    if (kUnpinnedBlocksNames[i] == options.assume_blocks) assumptions.blocks = static_cast<UnpinnedBlocks>(i);
   }
   for (i64 block : kBlockSizes) {
-    if (std::to_string(block) == assumption) reserved.capacity.block_size_m = block;
+    if (std::to_string(block) == options.assume_blocks) assumptions.block_size = block;
   }
-  return reserved;
-}
-
-Result<Audited> audit_plan(const DeployedPlan& plan, const AuditOptions& options) {
-  Audited audited{&plan, plan.layout, {}};
-  if (plan.layout.implementation != Implementation::w4a16) return audited;
-  Contract assumed_contract;
-  const auto reserve = plan_moe(reserved_request(plan.request(), options.assume_blocks, assumed_contract));
-  if (!reserve) {
-    Error error = reserve.error();
-    error.pointer = plan.origin.config_pointer(error.pointer);
-    return error;
-  }
-  audited.reserve = *reserve;
-  audited.reserve.contract = plan.layout.contract;
-  // What a launch does is the request's affair: an assumed pin binds the reserve alone.
-  MoeLayout launched = audited.reserve;
-  launched.route_block_size_m = plan.layout.route_block_size_m;
   for (ExpertMap map : {ExpertMap::absent, ExpertMap::present}) {
-    const bool stated = !plan.engine_made() && !options.expert_map.empty();
-    const bool wanted = !stated || map_text(map) == options.expert_map;
-    if (plan.may_have(map) && wanted) audited.audits.push_back(audit_moe(plan.request(), launched, map));
+    if (map_text(map) == options.expert_map) assumptions.expert_map = map;
   }
-  return audited;
+  return assumptions;
 }
 
 std::string verdict_of(const TensorAudit& tensor) {
@@ -83,7 +39,7 @@ std::string verdict_of(const TensorAudit& tensor) {
   return tensor.slack_bytes() == 0 ? "tight" : "slack";
 }
 
-Table tensor_audit_table(std::string title, const MoeAudit& audit) {
+Table tensor_audit_table(std::string title, const MoeLayout& layout, const MoeAudit& audit) {
   Table table;
   table.key = "tensors";
   table.title = std::move(title);
@@ -92,13 +48,17 @@ Table tensor_audit_table(std::string title, const MoeAudit& audit) {
                    {"needed_bytes", "MOST NEEDED", ColumnKind::count},
                    {"needed_at", "AT M", ColumnKind::count},
                    {"slack_bytes", "SLACK", ColumnKind::count},
+                   {"most_short_bytes", "MOST SHORT", ColumnKind::count, Audience::programs},
                    {"short_at", "SHORT AT M", ColumnKind::count, Audience::programs},
                    {"verdict", "VERDICT"},
-                   {"consequence", "CONSEQUENCE"}};
+                   {"consequence", "CONSEQUENCE"},
+                   {"remark", "", ColumnKind::text, Audience::people}};
   for (const TensorAudit& t : audit.tensors) {
     table.rows.push_back({{std::string(t.name), t.planned * t.item_bytes, t.needed * t.item_bytes,
-                           t.needed_at, t.slack_bytes(), t.short_at ? Cell(*t.short_at) : Cell(),
-                           verdict_of(t), t.short_at ? Cell(std::string(text_of(t.consequence))) : Cell()},
+                           t.needed_at, t.short_at ? Cell() : Cell(t.slack_bytes()),
+                           t.short_at ? Cell(-t.slack_bytes()) : Cell(), optional_cell(t.short_at),
+                           verdict_of(t), t.short_at ? Cell(std::string(text_of(t.consequence))) : Cell(),
+                           std::string(is_never_written(layout, t.name) ? "never written" : "")},
                           {}});
   }
   return table;
@@ -107,9 +67,7 @@ Table tensor_audit_table(std::string title, const MoeAudit& audit) {
 std::string blocks_text(const MoeAudit& audit) {
   std::vector<std::string> parts;
   for (const LiveBlocks& b : audit.blocks)
-    parts.push_back(audit.blocks.size() == 1
-                        ? std::to_string(b.block_size)
-                        : concat(b.block_size, ": ", b.tokens.first, "..", b.tokens.last));
+    parts.push_back(concat(b.block_size, ": ", range_text(b.tokens.first, b.tokens.last)));
   return join(parts, ", ");
 }
 
@@ -119,7 +77,7 @@ i64 total_slack(const MoeAudit& audit) {
   return slack;
 }
 
-Table plans_table(std::span<const Audited> audited) {
+Table plans_table(std::span<const AuditedPlan> audited) {
   Table table;
   table.key = "plans";
   table.columns = {{"id", "PLAN"},
@@ -132,18 +90,17 @@ Table plans_table(std::span<const Audited> audited) {
                    {"counter_example", "COUNTER-EXAMPLE", ColumnKind::count, Audience::programs},
                    {"exhaustive", "EXHAUSTIVE", ColumnKind::text, Audience::programs},
                    {"sound", "SOUND"}};
-  for (const Audited& a : audited) {
+  for (const AuditedPlan& a : audited) {
     const std::string contract(a.reserve.contract->id);
     for (const MoeAudit& audit : a.audits) {
       const auto found = audit.counter_example();
       table.rows.push_back(
           {{a.plan->id(), contract, audit.capacity, std::string(map_text(audit.map)), blocks_text(audit),
-            a.reserve.total_bytes, total_slack(audit), found ? Cell(*found) : Cell(), audit.exhaustive,
-            !found},
+            a.reserve.total_bytes, total_slack(audit), optional_cell(found), audit.exhaustive, !found},
            {tensor_audit_table(
                concat(a.plan->id(), ", by tensor",
                       a.audits.size() > 1 ? concat(", expert map ", map_text(audit.map)) : ""),
-               audit)}});
+               a.reserve, audit)}});
     }
     if (a.audits.empty())
       table.rows.push_back({{a.plan->id(), contract, a.plan->request().capacity.tokens(), Cell(), Cell(),
@@ -153,36 +110,7 @@ Table plans_table(std::span<const Audited> audited) {
   return table;
 }
 
-struct UnusedRow {
-  std::string plan;
-  UnusedBytes unused;
-};
-
-// The plan whose reserve its arena has: the largest that lies in it.
-bool fills_arena(const Audited& audited, std::span<const Audited> all) {
-  return std::ranges::none_of(all, [&](const Audited& other) {
-    if (other.plan->arena != audited.plan->arena || &other == &audited) return false;
-    const i64 bytes = audited.reserve.total_bytes;
-    return other.reserve.total_bytes > bytes || (other.reserve.total_bytes == bytes && &other < &audited);
-  });
-}
-
-std::vector<UnusedRow> unused_rows(const Deployment& deployment, std::span<const Audited> audited) {
-  std::vector<UnusedRow> rows;
-  for (const Audited& a : audited) {
-    if (a.audits.empty() || !fills_arena(a, audited)) continue;
-    for (UnusedBytes& unused : unused_bytes(a.plan->request(), a.reserve, a.audits, a.plan->engine_made()))
-      rows.push_back({a.plan->id(), std::move(unused)});
-    for (UnusedBytes& unused : unscheduled_bytes(*a.plan)) rows.push_back({a.plan->id(), std::move(unused)});
-  }
-  if (deployment.engine && is_exl3(deployment)) {
-    for (UnusedStaging& staging : unused_staging(deployment))
-      rows.push_back({std::move(staging.runtime), std::move(staging.unused)});
-  }
-  return rows;
-}
-
-Table unused_table(std::span<const UnusedRow> rows, const std::optional<KvCache>& kv) {
+Table unused_table(std::span<const UnusedOfPlan> rows, const std::optional<KvCache>& kv) {
   Table table;
   table.key = "never_touched";
   table.title = "reserved, and used by no live token count";
@@ -200,18 +128,20 @@ Table unused_table(std::span<const UnusedRow> rows, const std::optional<KvCache>
                           {}});
     sum += unused.bytes;
   }
-  table.footers.push_back({{std::string("total"), Cell(), Cell(), sum, kv_tokens_cell(kv, sum), Cell()}, {}});
+  if (!rows.empty())
+    table.footers.push_back(
+        {{std::string("total"), Cell(), Cell(), sum, kv_tokens_cell(kv, sum), Cell()}, {}});
   return table;
 }
 
 // What rows of one plan and kind say together.
-std::vector<Finding> unused_findings(std::span<const UnusedRow> rows) {
+std::vector<Finding> unused_findings(std::span<const UnusedOfPlan> rows) {
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < rows.size();) {
     const auto& [plan, first] = rows[i];
     std::vector<std::string> tensors;
     i64 bytes = 0;
-    for (; i < rows.size() && rows[i].plan == plan && rows[i].unused.kind == first.kind; ++i) {
+    for (; i < rows.size() && rows[i].owner == plan && rows[i].unused.kind == first.kind; ++i) {
       if (!rows[i].unused.tensor.empty()) tensors.push_back(rows[i].unused.tensor);
       bytes += rows[i].unused.bytes;
     }
@@ -224,63 +154,58 @@ std::vector<Finding> unused_findings(std::span<const UnusedRow> rows) {
   return findings;
 }
 
-// A shortage of one tensor, at the smallest live count that meets it.
-Finding shortage(const Audited& audited, const MoeAudit& audit, const TensorAudit& t) {
-  const i64 missing = (t.short_need - t.planned) * t.item_bytes;
+// Every tensor that is too small, each at the smallest live count that meets it.
+void add_shortages(const AuditedPlan& audited, const MoeAudit& audit, std::vector<Finding>& findings) {
+  if (!audit.counter_example()) return;
   const MoeRequest& request = audited.plan->request();
-  std::string remedy = join(sound_alternatives(request, audit.map), "; ");
-  if (!audit_moe(request, audited.plan->layout, audit.map).counter_example())
-    remedy = "what the contract reserves is sound; the assumed block sizes are not";
-  return {"unsound", "error", audited.plan->origin.config_pointer("/capacity/max_tokens"),
-          concat("plan ", audited.plan->id(), ": ", t.name, " is short by ", grouped(missing),
-                 " B at m=", *t.short_at, " (", grouped(t.short_need * t.item_bytes), " B needed, ",
-                 grouped(t.planned * t.item_bytes), " B planned)",
-                 audit.map == ExpertMap::present ? " when an expert map is passed" : "", ": ",
-                 text_of(t.consequence)),
-          remedy.empty() ? "no pin and no other contract is sound for this plan" : remedy};
-}
-
-// Plans that hold what is needed and yet cannot be launched.
-std::vector<Finding> launch_failures(const Deployment& deployment, const std::vector<DeployedPlan>& plans) {
-  std::vector<Finding> findings;
-  if (!deployment.device || !deployment.device->shared_memory_per_block_optin) return findings;
-  const auto launches = launches_of(stepped(plans), *deployment.device->shared_memory_per_block_optin);
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    const auto& failure = launches[i].failure;
-    if (!failure || failure->code == ErrorCode::launch_not_modelled) continue;
-    findings.push_back({"launch-fails", "warning", plans[i].origin.config_pointer(failure->pointer),
-                        concat("plan ", plans[i].id(), ": ", failure->message), failure->help});
+  const bool own_is_sound = !audit_moe(request, audited.plan->layout, audit.map).counter_example();
+  std::string remedy = own_is_sound ? "what the contract reserves is sound; the assumed block sizes are not"
+                                    : join(sound_alternatives(request, audit.map), "; ");
+  if (remedy.empty()) remedy = "no pin, layout or other contract is sound for this plan";
+  for (const TensorAudit& t : audit.tensors) {
+    if (!t.short_at) continue;
+    const i64 missing = (t.short_need - t.planned) * t.item_bytes;
+    findings.push_back({"unsound", "error", audited.plan->origin.config_pointer("/capacity/max_tokens"),
+                        concat(plan_name(audited.plan->id()), ": ", t.name, " is short by ", grouped(missing),
+                               " B at m=", *t.short_at, " (", grouped(t.short_need * t.item_bytes),
+                               " B needed, ", grouped(t.planned * t.item_bytes), " B planned)",
+                               audit.map == ExpertMap::present ? " when an expert map is passed" : "", ": ",
+                               text_of(t.consequence)),
+                        remedy});
   }
-  return findings;
 }
 
-std::vector<Finding> findings_of(std::span<const Audited> audited) {
+std::vector<Finding> findings_of(std::span<const AuditedPlan> audited) {
   std::vector<Finding> findings;
-  for (const Audited& a : audited) {
-    for (const MoeAudit& audit : a.audits) {
-      for (const TensorAudit& tensor : audit.tensors) {
-        if (tensor.short_at) findings.push_back(shortage(a, audit, tensor));
-      }
-    }
+  for (const AuditedPlan& a : audited) {
+    for (const MoeAudit& audit : a.audits) add_shortages(a, audit, findings);
     for (const SizeSurprise& surprise : size_surprises(a.plan->request(), a.plan->layout))
       findings.push_back({std::string(surprise.rule), "note", a.plan->origin.config_pointer(surprise.pointer),
-                          concat("plan ", a.plan->id(), ": ", surprise.message), "", surprise.bytes});
+                          concat(plan_name(a.plan->id()), ": ", surprise.message), "", surprise.bytes});
   }
   return findings;
 }
 
-std::string verdict_line(const PlannedConfig& planned, std::span<const Audited> audited, i64 unused) {
+// Plans that hold what is needed and yet cannot be launched: no answer of an audit, so a warning.
+std::vector<Finding> failure_warnings(const Deployment& deployment, const std::vector<DeployedPlan>& plans) {
+  if (!deployment.device || !deployment.device->shared_memory_per_block_optin) return {};
+  auto failures = launch_failures(plans, *deployment.device->shared_memory_per_block_optin);
+  for (Finding& failure : failures) failure.level = "warning";
+  return failures;
+}
+
+std::string verdict_line(const PlannedConfig& planned, std::span<const AuditedPlan> audited, i64 unused) {
   const auto& name = planned.config->deployment.name;
   std::vector<std::string> sound, open;
   std::string unsound;
-  for (const Audited& a : audited) {
+  for (const AuditedPlan& a : audited) {
     if (a.audits.empty()) {
       open.push_back(a.plan->id());
     } else if (const auto m = a.counter_example()) {
       for (const MoeAudit& audit : a.audits) {
         for (const TensorAudit& t : audit.tensors) {
           if (unsound.empty() && t.short_at == m)
-            unsound = concat("plan ", a.plan->id(), " is too small at m=", *m, ": ", t.name, " is ",
+            unsound = concat(plan_name(a.plan->id()), " is too small at m=", *m, ": ", t.name, " is ",
                              verdict_of(t), ", ", text_of(t.consequence));
         }
       }
@@ -304,27 +229,34 @@ std::string verdict_line(const PlannedConfig& planned, std::span<const Audited> 
 Result<Report> audit_report(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
                             const AuditOptions& options) {
   const Deployment& deployment = planned.config->deployment;
-  std::vector<Audited> audited;
+  std::vector<AuditedPlan> audited;
+  i64 counts_left = kExhaustiveTokens;
   for (const DeployedPlan& plan : plans) {
     if (!is_chosen(plan.id(), options.plan)) continue;
-    auto answer = audit_plan(plan, options);
+    // Many counts in all are looked at where their needs peak.
+    const i64 counts = plan.request().capacity.tokens();
+    AuditAssumptions assumptions = assumptions_of(options);
+    if (counts > counts_left) assumptions.search = AuditSearch::peaks;
+    counts_left = max_of(counts_left - counts, 0);
+    auto answer = audit_plan(plan, assumptions);
     if (!answer) return answer.error();
     audited.push_back(std::move(*answer));
   }
-  auto unused = unused_rows(deployment, audited);
+  auto unused = unused_of(deployment, audited);
   if (!options.plan.empty())
-    std::erase_if(unused, [&](const UnusedRow& row) { return row.plan != options.plan; });
+    std::erase_if(unused, [&](const UnusedOfPlan& row) { return row.owner != options.plan; });
   const auto kv = stated_kv_cache(deployment);
   i64 unused_sum = 0;
-  for (const UnusedRow& row : unused) unused_sum += row.unused.bytes;
+  for (const UnusedOfPlan& row : unused) unused_sum += row.unused.bytes;
 
   Report report;
   report.schema = "moeplan.audit/1";
   report.answered_no =
-      std::ranges::any_of(audited, [](const Audited& a) { return a.counter_example().has_value(); });
+      std::ranges::any_of(audited, [](const AuditedPlan& a) { return a.counter_example().has_value(); });
   report.verdict = verdict_line(planned, audited, unused_sum);
   report.subject = subject_of(deployment);
-  const bool any_audited = std::ranges::any_of(audited, [](const Audited& a) { return !a.audits.empty(); });
+  const bool any_audited =
+      std::ranges::any_of(audited, [](const AuditedPlan& a) { return !a.audits.empty(); });
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", planned.contract_names()},
                   {"sound", any_audited ? Cell(!report.answered_no) : Cell()},
@@ -332,9 +264,9 @@ Result<Report> audit_report(const PlannedConfig& planned, const std::vector<Depl
   report.totals = {{"never_touched_bytes", unused_sum},
                    {"never_touched_kv_tokens", kv_tokens_cell(kv, unused_sum)}};
   report.tables.push_back(plans_table(audited));
-  if (!unused.empty()) report.tables.push_back(unused_table(unused, kv));
+  report.tables.push_back(unused_table(unused, kv));
   report.findings = findings_of(audited);
-  for (auto& more : {unused_findings(unused), launch_failures(deployment, plans)})
+  for (auto& more : {unused_findings(unused), failure_warnings(deployment, plans)})
     report.findings.insert(report.findings.end(), more.begin(), more.end());
   if (!options.assume_blocks.empty())
     report.notes.push_back(concat(
@@ -346,7 +278,7 @@ Result<Report> audit_report(const PlannedConfig& planned, const std::vector<Depl
         "nothing in their buffers");
   if (!planned.indexer_plans.empty())
     report.notes.push_back("indexer arenas are checked when a call is bound, not here");
-  if (std::ranges::any_of(audited, [](const Audited& a) { return a.audits.empty(); }))
+  if (std::ranges::any_of(audited, [](const AuditedPlan& a) { return a.audits.empty(); }))
     report.notes.push_back("how micro and dynamic launches size themselves is not modelled: not audited");
   if (!kv && unused_sum > 0) report.notes.push_back("KV tokens need a deployment whose KV cache is stated");
   return report;
@@ -355,17 +287,10 @@ Result<Report> audit_report(const PlannedConfig& planned, const std::vector<Depl
 }  // namespace
 
 ExitCode run_audit(const AuditOptions& options) {
-  bool wrong_choice = false;
-  const ExitCode code = answer_configs(options.configs, [&](const PlannedConfig& planned) -> Result<Report> {
-    const auto plans = deployed_plans(planned.config->deployment);
-    if (!plans) return plans.error();
-    if (auto s = check_choice(*plans, options.plan); !s) {
-      wrong_choice = true;
-      return s.error();
-    }
-    return audit_report(planned, *plans, options);
-  });
-  return wrong_choice ? ExitCode::usage : code;
+  return answer_plans(options.configs, options.plan,
+                      [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+                        return audit_report(planned, plans, options);
+                      });
 }
 
 }  // namespace moeplan

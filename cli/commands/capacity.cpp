@@ -15,8 +15,6 @@
 namespace moeplan {
 namespace {
 
-Cell optional_cell(std::optional<i64> value) { return value ? Cell(*value) : Cell(); }
-
 // "1,234", "1,234..5,678", "at most 5,678", "not stated".
 template <class Show>
 std::string bounds_text(std::optional<i64> lo, std::optional<i64> hi, Show show) {

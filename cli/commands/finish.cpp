@@ -39,6 +39,8 @@ ExitCode answer_configs(const ConfigOptions& options,
       auto answer = report(planned);
       if (answer)
         reports.push_back(std::move(*answer));
+      else if (answer.error().pointer.empty())
+        problems.push_back({answer.error(), {}});  // about the command line
       else
         planned.config->add(answer.error());
     }

@@ -2,41 +2,21 @@
 // at what batch size does another one compile mid-serve?
 #include <algorithm>
 
-#include "cli/commands/finish.hpp"
+#include "cli/commands/launch_key.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/exl3_rules.hpp"
 #include "planner/deployment/launch_choices.hpp"
+#include "planner/deployment/launch_findings.hpp"
 
 namespace moeplan {
 namespace {
 
-std::string range_text(i64 first, i64 last) {
-  return first == last ? grouped(first) : concat(grouped(first), "..", grouped(last));
-}
-
-std::string ranges_text(const std::vector<LiveRange>& ranges) {
-  std::vector<std::string> parts;
-  for (const LiveRange& range : ranges) parts.push_back(range_text(range.first, range.last));
-  return join(parts, ", ");
-}
-
-std::vector<i64> tiles_of(const LaunchKey& key) {
-  return {key.fc1.tile.k, key.fc1.tile.n, key.fc2.tile.k, key.fc2.tile.n};
-}
-
-std::string warmth_text(const Warmth& warmth) {
-  std::vector<std::string_view> by;
-  if (warmth.prewarmed) by.push_back("with the plan");
-  if (warmth.profiled) by.push_back("by the profile run");
-  if (warmth.captured) by.push_back("before capture");
-  return by.empty() ? "at first use, mid-serve" : join(by, ", ");
-}
-
 Table runs_table(const PlanLaunches& launches) {
   Table table;
-  table.key = "keys";
+  table.key = "runs";
   table.title = concat(launches.id, ", by live tokens");
   table.columns = {{"first_tokens", "", ColumnKind::count, Audience::programs},
                    {"last_tokens", "", ColumnKind::count, Audience::programs},
@@ -58,7 +38,7 @@ Table runs_table(const PlanLaunches& launches) {
         {{run.tokens.first, run.tokens.last, range_text(run.tokens.first, run.tokens.last), run.keys,
           run.key.max_m_blocks(), run.last_m_blocks, range_text(run.key.max_m_blocks(), run.last_m_blocks),
           tiles_of(run.key), run.key.blocks_per_sm, run.key.fc1.single_token, run.warmth.prewarmed,
-          run.warmth.profiled, run.warmth.captured, run.warmth.cold(), warmth_text(run.warmth)},
+          run.warmth.profiled, run.warmth.captured, run.warmth.cold(), compiled_text(run.warmth)},
          {}});
   }
   return table;
@@ -87,7 +67,7 @@ Row plan_row(const DeployedPlan& plan, const PlanLaunches& launches) {
                      : plan.layout.route_block_size_m ? Cell(*plan.layout.route_block_size_m)
                                                       : Cell();
   if (launches.failure) {
-    const bool modelled = launches.failure->code != ErrorCode::launch_not_modelled;
+    const bool modelled = launches.is_modelled();
     return {{launches.id, capacity, block, Cell(), ranges_text(plan.steps.live), count_of(plan.steps.live),
              Cell(), Cell(), Cell(), Cell(), std::string(modelled ? "cannot be launched" : "not modelled")},
             {}};
@@ -141,101 +121,51 @@ Table choices_table(std::string key, std::string title, std::span<const LaunchCh
   return table;
 }
 
-class Findings {
- public:
-  explicit Findings(const Deployment& deployment) : deployment_(deployment) {}
-
-  void look_at(const DeployedPlan& plan, const PlanLaunches& launches) {
-    if (launches.failure) return add_failure(plan, *launches.failure);
-    const Coverage coverage = coverage_of(launches.runs);
-    if (coverage.cold_keys > 0)
-      add("launch-cold", "warning", plan, "/capacity/max_tokens",
-          concat("plan ", plan.id(), ": ", coverage.cold_keys, " of ", coverage.keys,
-                 " kernels compile at first use, mid-serve: at ", cold_tokens(launches.runs), " live tokens"),
-          cold_remedy(plan, launches));
-    if (coverage.prewarmed_tokens == 0 && !launches.plan->contract->launch_takes_pin)
-      add("launch-prewarm-dead", "note", plan, "/weights/trellis_tile_config",
-          concat("plan ", plan.id(), ": what is compiled with it is never launched: launches differ in ",
-                 join(key_differences(launches.runs.back().key, launches.prewarmed.back()), "; ")),
-          "");
-    add_capture(plan, launches);
-  }
-
-  std::vector<Finding> take() { return std::move(findings_); }
-
- private:
-  void add(std::string_view rule, std::string_view level, const DeployedPlan& plan,
-           std::string_view request_pointer, std::string message, std::string remedy) {
-    findings_.push_back({std::string(rule), std::string(level), plan.origin.config_pointer(request_pointer),
-                         std::move(message), std::move(remedy)});
-  }
-
-  void add_failure(const DeployedPlan& plan, const Error& failure) {
-    const bool modelled = failure.code != ErrorCode::launch_not_modelled;
-    add(modelled ? "launch-fails" : "launch-not-modelled", modelled ? "error" : "note", plan, failure.pointer,
-        concat("plan ", plan.id(), ": ", failure.message), failure.help);
-  }
-
-  static std::string cold_tokens(const std::vector<KeyRun>& runs) {
-    std::vector<LiveRange> cold;
-    for (const KeyRun& run : runs) {
-      if (run.warmth.cold()) cold.push_back(run.tokens);
-    }
-    return ranges_text(united(cold));
-  }
-
-  std::string cold_remedy(const DeployedPlan& plan, const PlanLaunches& launches) const {
-    const i64 capacity = plan.request().capacity.tokens(), bucket = pow2_ceil(capacity);
-    if (bucket != capacity && !bucket_fits(*launches.plan, capacity))
-      return concat("the bucket of ", grouped(bucket), " tokens does not fit ", grouped(capacity), ": ",
-                    plan.engine_made() ? "max_num_batched_tokens" : "a capacity", " of ", grouped(bucket / 2),
-                    " or ", grouped(bucket), ", unsliced, leaves one kernel a power of two");
-    if (plan.steps.captured.empty() && plan.engine_made() && !deployment_.engine->cudagraph_capture_sizes)
-      return "state cudagraph_capture_sizes: the warm-up of each graph compiles its kernel";
-    return "run one eager step of each bucket before serving";
-  }
-
-  void add_capture(const DeployedPlan& plan, const PlanLaunches& launches) {
-    if (launches.warmed_by_capture_alone.empty()) return;
-    const CaptureMiss miss = launches.plan->contract->capture_miss;
-    const std::string what =
-        concat("plan ", plan.id(), ": graphs of ", join(launches.warmed_by_capture_alone, ", "),
-               " rows rely on the warm-up before their capture");
-    if (miss == CaptureMiss::compiles)
-      add("launch-capture-compile", "warning", plan, "/capacity/max_tokens",
-          concat(what, ": without it their kernels would compile inside the capture, which nothing guards"),
-          "keep the eager warm-up of every captured size");
-    else
-      add("launch-capture-compile", "note", plan, "/capacity/max_tokens",
-          concat(what, miss == CaptureMiss::raises
-                           ? ": without it the capture raises"
-                           : ": whether this revision compiles inside a capture or raises is not known"),
-          "");
-  }
-
-  const Deployment& deployment_;
-  std::vector<Finding> findings_;
-};
-
-// What has to be known of the device.
-Result<i64> shared_memory_of(const Deployment& deployment) {
-  if (deployment.device && deployment.device->shared_memory_per_block_optin)
-    return *deployment.device->shared_memory_per_block_optin;
-  return Error{ErrorCode::missing_field, "/device/shared_memory_per_block_optin",
-               "shared_memory_per_block_optin is missing: which tile a launch selects depends on it",
-               "configs/devices/ has it for known devices; 101376 on sm_120"};
-}
-
-std::string headline(const LaunchTotals& totals, std::span<const PlanLaunches> launches,
+std::string headline(const LaunchTotals& totals, const std::vector<PlanLaunches>& launches,
                      std::optional<i64> max_cold) {
   for (const PlanLaunches& plan : launches) {
-    if (plan.failure && plan.failure->code != ErrorCode::launch_not_modelled)
+    if (plan.failure && plan.is_modelled())
       return concat("FAILS · plan ", plan.id, ": ", plan.failure->message);
   }
+  if (totals.keys == 0) return "NOT MODELLED · no plan whose launch keys are known";
   const std::string bar = max_cold ? concat(" (at most ", *max_cold, " allowed)") : std::string();
   if (totals.cold_keys == 0)
     return concat("WARM · all ", totals.keys, " launch keys are compiled before serving", bar);
   return concat("COLD · ", totals.cold_keys, " of ", totals.keys, " launch keys compile mid-serve", bar);
+}
+
+// Kernels of the one-grid form are one a state, and compiled for it.
+i64 mixed_kernels(const PlannedConfig& planned) {
+  return std::ranges::count(planned.mixed_parts, PartKind::mixed_state, &RuntimePart::kind);
+}
+
+std::vector<Table> choice_tables(const Deployment& deployment, std::span<const LaunchChoice> capacities,
+                                 std::span<const LaunchChoice> schedulers) {
+  std::vector<Table> tables;
+  const auto kv = stated_kv_cache(deployment);
+  const auto configured = std::ranges::find(capacities, true, &LaunchChoice::configured);
+  const i64 bytes = configured == capacities.end() ? 0 : configured->scratch_bytes;
+  if (capacities.size() > 1)
+    tables.push_back(
+        choices_table("capacities",
+                      "VLLM_EXL3_PREFILL_CAPACITY: cold keys, launches, and bytes with the parity "
+                      "staging",
+                      capacities, kv, bytes, true));
+  if (!schedulers.empty())
+    tables.push_back(choices_table("schedulers", "max_num_batched_tokens a power of two, unsliced",
+                                   schedulers, kv, bytes, false));
+  return tables;
+}
+
+// What the launches say, and capture sizes that no plan serves.
+std::vector<Finding> findings_of(const Deployment& deployment, std::span<const DeployedPlan* const> plans,
+                                 std::span<const PlanLaunches* const> launches) {
+  auto findings = launch_findings(deployment, plans, launches);
+  if (!deployment.engine || !is_exl3(deployment)) return findings;
+  for (Finding& finding : exl3_findings(deployment)) {
+    if (finding.rule == "exl3-capture-sizes") findings.push_back(std::move(finding));
+  }
+  return findings;
 }
 
 Result<Report> launches_report(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
@@ -246,57 +176,63 @@ Result<Report> launches_report(const PlannedConfig& planned, const std::vector<D
   const auto all = launches_of(stepped(plans), *shared_memory);
   Table table = plans_table();
   std::vector<PlanLaunches> chosen;
-  Findings findings(deployment);
-  std::vector<std::string> covered;
+  std::vector<const DeployedPlan*> chosen_plans;
+  std::vector<const PlanLaunches*> chosen_launches;
+  std::vector<std::string> covered, not_modelled;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     if (!is_chosen(plans[i].id(), options.plan)) continue;
     chosen.push_back(all[i]);
+    chosen_plans.push_back(&plans[i]);
+    chosen_launches.push_back(&all[i]);
     table.rows.push_back(plan_row(plans[i], all[i]));
-    findings.look_at(plans[i], all[i]);
+    if (!all[i].is_modelled()) not_modelled.push_back(plans[i].id());
     if (all[i].failure) continue;
     const Coverage coverage = coverage_of(all[i].runs);
     covered.push_back(
         concat(plans[i].id(), " ", grouped(coverage.prewarmed_tokens), "/", grouped(coverage.tokens)));
   }
-  if (options.plan.empty()) add_mixed_rows(planned, table);
-  const LaunchTotals totals = totals_of(chosen);
-  const bool failed = std::ranges::any_of(chosen, [](const PlanLaunches& plan) {
-    return plan.failure && plan.failure->code != ErrorCode::launch_not_modelled;
-  });
+  LaunchTotals totals = totals_of(chosen);
+  if (options.plan.empty()) {
+    add_mixed_rows(planned, table);
+    totals.keys += mixed_kernels(planned);
+  }
 
   Report report;
   report.schema = "moeplan.launches/1";
-  report.answered_no = failed || (options.max_cold && totals.cold_keys > *options.max_cold);
+  // A gate does not pass on what is not known.
+  report.answered_no =
+      totals.fails || (options.max_cold && (totals.cold_keys > *options.max_cold || totals.keys == 0));
   report.verdict = concat(deployment.name ? concat(*deployment.name, ": ") : std::string(),
                           headline(totals, chosen, options.max_cold));
   if (!covered.empty()) report.verdict += concat(" · token counts prewarmed: ", join(covered, ", "));
+  if (!not_modelled.empty()) report.verdict += concat(" · not modelled: ", join(not_modelled, ", "));
   report.verdict += concat(" · contract ", planned.contract_names());
   report.subject = subject_of(deployment);
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", planned.contract_names()},
                   {"shared_memory_per_block_optin", *shared_memory}};
-  report.totals = {{"keys", totals.keys}, {"cold_keys", totals.cold_keys}};
+  report.totals = {{"keys", totals.keys},
+                   {"cold_keys", totals.cold_keys},
+                   {"plans_not_modelled", totals.plans_not_modelled}};
   report.tables.push_back(std::move(table));
   if (options.plan.empty() && deployment.engine && is_exl3(deployment)) {
-    const auto kv = stated_kv_cache(deployment);
-    const auto capacities = capacity_choices(deployment, *shared_memory);
+    const auto capacities = launch_capacity_choices(deployment, *shared_memory);
     if (!capacities) return capacities.error();
-    const auto schedulers = scheduler_choices(deployment, *shared_memory);
+    const auto schedulers = launch_scheduler_choices(deployment, *shared_memory);
     if (!schedulers) return schedulers.error();
-    const auto configured = std::ranges::find(*capacities, true, &LaunchChoice::configured);
-    const i64 bytes = configured == capacities->end() ? 0 : configured->scratch_bytes;
-    if (capacities->size() > 1)
-      report.tables.push_back(choices_table("capacities",
-                                            "VLLM_EXL3_PREFILL_CAPACITY: cold keys, launches and bytes",
-                                            *capacities, kv, bytes, true));
-    if (!schedulers->empty())
-      report.tables.push_back(choices_table("schedulers", "max_num_batched_tokens a power of two, unsliced",
-                                            *schedulers, kv, bytes, false));
+    for (Table& choices : choice_tables(deployment, *capacities, *schedulers))
+      report.tables.push_back(std::move(choices));
   }
-  report.findings = findings.take();
+  report.findings = findings_of(deployment, chosen_plans, chosen_launches);
   if (deployment.engine && !deployment.engine->cudagraph_capture_sizes)
     report.notes.push_back(
-        "cudagraph_capture_sizes is not stated: no key counts as compiled before a capture");
+        "cudagraph_capture_sizes is not stated: no key counts as compiled before a capture, though the "
+        "engine's "
+        "own default sizes would be");
+  report.notes.push_back(
+      "PREWARMED counts what the plan compiles, COLD what neither it, nor the profile run, nor a graph's "
+      "warm-up "
+      "does");
   report.notes.push_back(
       "a key is one compiled kernel; beside them the plan compiles top-k sums for int32 and int64 ids and "
       "route "
@@ -304,105 +240,14 @@ Result<Report> launches_report(const PlannedConfig& planned, const std::vector<D
   return report;
 }
 
-const PlanLaunches* only_plan(const std::vector<PlanLaunches>& all, const std::string& choice) {
-  const PlanLaunches* found = nullptr;
-  for (const PlanLaunches& launches : all) {
-    if (!is_chosen(launches.id, choice)) continue;
-    if (found) return nullptr;
-    found = &launches;
-  }
-  return found;
-}
-
-Table elements_table(const LaunchKey& key, const LaunchKey& prewarmed) {
-  Table table;
-  table.key = "elements";
-  table.title = "elements, beside those of the kernel compiled with the plan";
-  table.columns = {{"index", "I"}, {"name", "ELEMENT"}, {"value", "VALUE"}, {"prewarmed", "PREWARMED"}};
-  const auto add = [&](std::string_view prefix, const KeyElements& elements, const KeyElements& others) {
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      if (std::holds_alternative<KeyElements>(elements[i].value)) continue;
-      const std::string value = key_text({elements[i]}), other = key_text({others[i]});
-      // Without the brackets of a list of one.
-      table.rows.push_back(
-          {{concat(prefix, i), concat(prefix, elements[i].name), value.substr(1, value.size() - 2),
-            value == other ? std::string("=") : other.substr(1, other.size() - 2)},
-           {}});
-    }
-  };
-  const KeyElements elements = elements_of(key), others = elements_of(prewarmed);
-  add("", elements, others);
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    if (const auto* nested = std::get_if<KeyElements>(&elements[i].value))
-      add(concat(elements[i].name, "."), *nested, std::get<KeyElements>(others[i].value));
-  }
-  return table;
-}
-
-// One launch: its key, and whether the plan compiled it.
-Result<Report> key_report(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
-                          const LaunchOptions& options) {
-  const i64 tokens = *options.live_tokens;
-  const auto shared_memory = shared_memory_of(planned.config->deployment);
-  if (!shared_memory) return shared_memory.error();
-  const auto all = launches_of(stepped(plans), *shared_memory);
-  const PlanLaunches* launches = only_plan(all, options.plan);
-  if (!launches)
-    return Error{ErrorCode::unknown_value, "",
-                 "--live-tokens needs --plan where there are several plans or none",
-                 "name the plan whose launch is meant"};
-  if (launches->failure) return *launches->failure;
-  const LaunchPlan& plan = *launches->plan;
-  if (tokens > plan.capacity)
-    return Error{
-        ErrorCode::out_of_range, "",
-        concat("--live-tokens ", tokens, " is more than plan ", launches->id, " holds: ", plan.capacity),
-        "a larger step is sliced: ask for one slice"};
-  if (!plan.contract->launch_key_known)
-    return Error{ErrorCode::launch_not_modelled, "/contract",
-                 concat("the elements of launch keys under ", plan.contract->id, " are not known"),
-                 "without --live-tokens its kernels are counted all the same"};
-  const auto key = launch_key(plan, tokens);
-  if (!key) return key.error();
-  const bool prewarmed = std::ranges::find(launches->prewarmed, *key) != launches->prewarmed.end();
-
-  Report report;
-  report.schema = "moeplan.launch_key/1";
-  report.verdict = concat("plan ", launches->id, ", m=", tokens, ": max_m_blocks ", key->max_m_blocks(),
-                          ", tiles ", join(tiles_of(*key), "x"), ", ",
-                          prewarmed ? "compiled with the plan" : "not compiled with the plan");
-  report.facts = {{"plan", launches->id},
-                  {"capacity", plan.capacity},
-                  {"block_size_m", plan.tiles.block},
-                  {"live_tokens", tokens},
-                  {"key", RawJson{key_text(elements_of(*key))}},
-                  {"max_m_blocks", key->max_m_blocks()},
-                  {"tiles", tiles_of(*key)},
-                  {"blocks_per_sm", key->blocks_per_sm},
-                  {"shared_words", key->shared_words},
-                  {"prewarmed", prewarmed}};
-  report.tables.push_back(elements_table(*key, launches->prewarmed.back()));
-  return report;
-}
-
 }  // namespace
 
 ExitCode run_launches(const LaunchOptions& options) {
-  bool wrong_choice = false;
-  const ExitCode code = answer_configs(options.configs, [&](const PlannedConfig& planned) -> Result<Report> {
-    const auto plans = deployed_plans(planned.config->deployment);
-    if (!plans) return plans.error();
-    if (auto s = check_choice(*plans, options.plan); !s) {
-      wrong_choice = true;
-      return s.error();
-    }
-    if (!options.live_tokens) return launches_report(planned, *plans, options);
-    auto answer = key_report(planned, *plans, options);
-    // An error without a place is about the command line.
-    wrong_choice = !answer && answer.error().pointer.empty();
-    return answer;
-  });
-  return wrong_choice ? ExitCode::usage : code;
+  return answer_plans(options.configs, options.plan,
+                      [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+                        return options.live_tokens ? launch_key_report(planned, plans, options)
+                                                   : launches_report(planned, plans, options);
+                      });
 }
 
 }  // namespace moeplan

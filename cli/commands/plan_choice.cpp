@@ -7,10 +7,9 @@
 
 namespace moeplan {
 
-bool is_chosen(std::string_view plan_id, const std::string& choice) {
-  return choice.empty() || plan_id == choice;
-}
+namespace {
 
+// The error where no plan is meant names those there are.
 Status check_choice(const std::vector<DeployedPlan>& plans, const std::string& choice) {
   std::vector<std::string_view> ids;
   for (const DeployedPlan& plan : plans) ids.push_back(plan.id());
@@ -20,6 +19,30 @@ Status check_choice(const std::vector<DeployedPlan>& plans, const std::string& c
                near          ? concat("did you mean \"", *near, "\"?")
                : ids.empty() ? "it has none at all"
                              : concat("it has ", join(ids, ", "))};
+}
+
+}  // namespace
+
+bool is_chosen(std::string_view plan_id, const std::string& choice) {
+  return choice.empty() || plan_id == choice;
+}
+
+ExitCode answer_plans(
+    const ConfigOptions& options, const std::string& choice,
+    const std::function<Result<Report>(const PlannedConfig&, const std::vector<DeployedPlan>&)>& report) {
+  bool wrong_option = false;
+  const ExitCode code = answer_configs(options, [&](const PlannedConfig& planned) -> Result<Report> {
+    const auto plans = deployed_plans(planned.config->deployment);
+    if (!plans) return plans.error();
+    if (auto s = check_choice(*plans, choice); !s) {
+      wrong_option = true;
+      return s.error();
+    }
+    auto answer = report(planned, *plans);
+    wrong_option = wrong_option || (!answer && answer.error().pointer.empty());
+    return answer;
+  });
+  return wrong_option ? ExitCode::usage : code;
 }
 
 std::optional<KvCache> stated_kv_cache(const Deployment& deployment) {

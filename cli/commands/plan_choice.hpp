@@ -1,11 +1,12 @@
 // What commands about single MoE plans share: --plan, and what bytes are worth in KV tokens.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "planner/core/report.hpp"
+#include "cli/commands/finish.hpp"
 #include "planner/deployment/deployed_plans.hpp"
 #include "planner/deployment/kv_cache.hpp"
 
@@ -14,8 +15,11 @@ namespace moeplan {
 // Whether the plan is meant by --plan; "" means all.
 bool is_chosen(std::string_view plan_id, const std::string& choice);
 
-// The error where no plan is meant: it names those there are.
-Status check_choice(const std::vector<DeployedPlan>& plans, const std::string& choice);
+// Answers each config with a report about its MoE plans. --plan has to name one of them; anything else, and
+// an error of `report` without a pointer, is a mistake of the command line.
+ExitCode answer_plans(
+    const ConfigOptions& options, const std::string& choice,
+    const std::function<Result<Report>(const PlannedConfig&, const std::vector<DeployedPlan>&)>& report);
 
 // The KV cache of the deployment, where it follows from what is stated.
 std::optional<KvCache> stated_kv_cache(const Deployment& deployment);

@@ -26,10 +26,7 @@ void plan_all(PlannedConfig& planned) {
       planned.plans.push_back({std::move(origin), std::move(*layout)});
       continue;
     }
-    Error error = layout.error();
-    error.message = concat("plan \"", origin.request.id, "\": ", error.message);
-    error.pointer = origin.config_pointer(error.pointer);
-    config.add(std::move(error));
+    config.add(located(origin, layout.error()));
   }
 }
 

@@ -94,12 +94,11 @@ Table mixed_table(std::span<const RuntimePart> parts) {
 Row indexer_row(const PlannedRequest& plan) {
   const IndexerLayout& layout = *plan.indexer();
   const IndexerCaps& caps = plan.origin.request.indexer.caps;
-  const auto cell = [](const std::optional<i64>& value) { return value ? Cell(*value) : Cell(); };
   const auto* paged = std::get_if<PagedMeta>(&layout.meta);
   return {{plan.id(), std::string(name_of(plan.origin.request.kind)), std::string(layout.contract->id),
-           std::string(name_of(layout.route)), cell(caps.max_q_rows), cell(caps.max_page_table_width),
-           cell(caps.num_q_heads), cell(caps.top_k), paged ? Cell(paged->supertile_tokens) : Cell(),
-           layout.total_bytes},
+           std::string(name_of(layout.route)), optional_cell(caps.max_q_rows),
+           optional_cell(caps.max_page_table_width), optional_cell(caps.num_q_heads),
+           optional_cell(caps.top_k), paged ? Cell(paged->supertile_tokens) : Cell(), layout.total_bytes},
           {tensor_table(concat(plan.id(), ", by tensor"), layout.arena, layout.total_bytes, indexer_remark,
                         &layout)}};
 }

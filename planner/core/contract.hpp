@@ -28,8 +28,9 @@ constexpr std::string_view name_of(SourceFormat source) {
 enum class UnpinnedBlocks {
   all,        // every block size
   reachable,  // from the size one token selects to the size the capacity selects
-  last,       // the size the capacity selects, alone: no release does, an audit may assume it
+  last,       // the size the capacity selects, alone: no release does
 };
+inline constexpr std::string_view kUnpinnedBlocksNames[] = {"all", "reachable", "last"};
 
 // The expert count the route geometry uses, from the router's (rE) and the weights' (E). rE absent or zero is
 // E.

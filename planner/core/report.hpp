@@ -1,6 +1,7 @@
 // Report: what every command answers. A format renders any Report; a command needs no renderer of its own.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -18,6 +19,8 @@ struct RawJson {
 
 // Empty, a truth, an integer, a text, a list of integers, or raw JSON.
 using Cell = std::variant<std::monostate, bool, i64, std::string, std::vector<i64>, RawJson>;
+
+inline Cell optional_cell(const std::optional<i64>& value) { return value ? Cell(*value) : Cell(); }
 
 enum class ColumnKind {
   text,

@@ -22,8 +22,6 @@ std::vector<DeploymentRequest> tier_requests(const Deployment& d, const Exl3Sett
   return requests;
 }
 
-bool is_decode(std::string_view id) { return id.ends_with("decode"); }
-
 // Only a tier's router knows more experts than its weights hold.
 bool is_tier(const DeploymentRequest& origin) {
   return origin.stated_index < 0 && origin.request.moe.capacity.route_experts.value_or(0) > 0;
@@ -51,17 +49,12 @@ Result<std::vector<DeployedPlan>> deployed_plans(const Deployment& deployment) {
   for (DeploymentRequest& origin : *requests) {
     if (!is_moe(origin.request.kind)) continue;
     auto layout = plan_moe(origin.request.moe);
-    if (!layout) {
-      Error error = layout.error();
-      error.message = concat("plan \"", origin.request.id, "\": ", error.message);
-      error.pointer = origin.config_pointer(error.pointer);
-      return error;
-    }
+    if (!layout) return located(origin, layout.error());
     PlanSteps steps{.live = {{1, origin.request.moe.capacity.tokens()}}};
     if (origin.stated_index < 0)
-      steps = is_decode(origin.request.id) ? engine_steps.decode : engine_steps.prefill;
+      steps = is_exl3_decode(origin.request.id) ? engine_steps.decode : engine_steps.prefill;
     std::string arena = origin.request.id;
-    if (is_tier(origin)) arena = "mixed prefill arena";
+    if (is_tier(origin)) arena = kMixedPrefillArena;
     plans.push_back({std::move(origin), std::move(*layout), std::move(steps), std::move(arena)});
   }
   return plans;

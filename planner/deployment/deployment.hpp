@@ -164,4 +164,9 @@ struct Deployment {
   std::vector<PlanRequest> plans;   // stated explicitly
 };
 
+// n: this rank's share of the intermediate size. Needs model and parallel, and a share without rest.
+inline i64 intermediate_per_rank(const Deployment& d) {
+  return *d.model->moe_intermediate_size / d.parallel->tp;
+}
+
 }  // namespace moeplan

@@ -107,13 +107,13 @@ PlanRequest request_of(const Deployment& d, std::string_view id, i64 tokens, i64
   moe.weights.source_format = d.contract->trellis_source;
   if (d.contract->trellis_settings) moe.weights.trellis_codebook = TrellisCodebook::mcg;
   moe.weights.trellis_bits = plan_bits(*d.quant);
-  const auto tile = exl3_tile_config(*model.hidden_size, *model.moe_intermediate_size / d.parallel->tp);
+  const auto tile = exl3_tile_config(*model.hidden_size, intermediate_per_rank(d));
   moe.weights.trellis_tile_config = {tile.begin(), tile.end()};
   moe.weights.activation = Activation::silu;
   moe.weights.io_dtype = d.engine->dtype;
   moe.weights.experts = *model.n_routed_experts;
   moe.weights.hidden_size = *model.hidden_size;
-  moe.weights.intermediate_size = *model.moe_intermediate_size / d.parallel->tp;
+  moe.weights.intermediate_size = intermediate_per_rank(d);
   moe.capacity.max_tokens = tokens;
   moe.capacity.top_k = *model.num_experts_per_tok;
   moe.capacity.route_experts = 0;  // the integration routes outside the arena
@@ -194,8 +194,12 @@ Result<std::vector<PlanRequest>> exl3_requests(const Deployment& deployment) {
   return requests;
 }
 
+bool is_exl3_decode(std::string_view request_id) {
+  return request_id == kDecode || request_id == kDraftDecode;
+}
+
 std::string exl3_config_pointer(std::string_view request_id, std::string_view request_pointer) {
-  const bool prefill = request_id != kDecode && request_id != kDraftDecode;
+  const bool prefill = !is_exl3_decode(request_id);
   const std::pair<std::string_view, std::string_view> origins[] = {
       {"/weights/experts", "/model/n_routed_experts"},
       {"/weights/hidden_size", "/model/hidden_size"},

@@ -37,6 +37,9 @@ PlanRequest exl3_tier_request(const Deployment& deployment, const Exl3Settings& 
 // fc1_tile_k, fc1_tile_n, fc2_tile_k, fc2_tile_n that the integration pins.
 std::array<i64, 4> exl3_tile_config(i64 hidden, i64 intermediate);
 
+// Whether the request of that id is a decode plan; the others are prefill plans.
+bool is_exl3_decode(std::string_view request_id);
+
 // Where in the config a field of one of those requests comes from.
 std::string exl3_config_pointer(std::string_view request_id, std::string_view request_pointer);
 

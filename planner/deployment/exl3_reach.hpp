@@ -10,11 +10,15 @@
 
 namespace moeplan {
 
-// Tokens of a plan above all that its steps bring.
-std::vector<UnusedBytes> unscheduled_bytes(const DeployedPlan& plan);
+// No step reaches the plan at all.
+bool is_unreached(const DeployedPlan& plan);
+
+// Of tokens of a plan above all that its steps bring, beside tensors that are `known` to be unused as a
+// whole.
+std::vector<UnusedBytes> unscheduled_bytes(const DeployedPlan& plan, std::span<const UnusedBytes> known);
 
 // Parity staging, by runtime, where every step goes to a plan. Needs model, quant, parallel, device and
-// engine.
+// engine, planned.
 struct UnusedStaging {
   std::string runtime;
   UnusedBytes unused;

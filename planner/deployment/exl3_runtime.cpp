@@ -11,8 +11,6 @@
 namespace moeplan {
 namespace {
 
-i64 intermediate_per_rank(const Deployment& d) { return *d.model->moe_intermediate_size / d.parallel->tp; }
-
 // The arena of a request, as a part.
 Result<RuntimePart> arena_part(std::string name, PartKind kind, const PlanRequest& request) {
   const auto layout = plan_moe(request.moe);
@@ -71,7 +69,8 @@ Status add_mixed(const Deployment& d, const Exl3Settings& s, Exl3Runtime& runtim
   // The tiers run one after the other in one arena, which has to hold the largest.
   std::optional<RuntimePart> largest;
   for (const QuantTier& tier : d.quant->tiers) {
-    auto part = arena_part("mixed prefill arena", PartKind::mixed_arena, exl3_tier_request(d, s, tier));
+    auto part =
+        arena_part(std::string(kMixedPrefillArena), PartKind::mixed_arena, exl3_tier_request(d, s, tier));
     if (!part) return part.error();
     if (!largest || part->bytes > largest->bytes) largest = std::move(*part);
   }

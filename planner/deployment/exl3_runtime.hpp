@@ -20,6 +20,9 @@ enum class RuntimeForm {
 inline constexpr std::string_view kRuntimeFormNames[] = {"rank_sliced", "mixed_one_grid", "mixed_serial"};
 constexpr std::string_view name_of(RuntimeForm form) { return kRuntimeFormNames[static_cast<int>(form)]; }
 
+// The one arena that the tiers of a serial mixed runtime share.
+inline constexpr std::string_view kMixedPrefillArena = "mixed prefill arena";
+
 enum class PartKind { arena, mixed_state, mixed_arena, mixed_accumulator, parity_staging };
 
 struct RuntimePart {

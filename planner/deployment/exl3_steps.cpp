@@ -23,9 +23,10 @@ void add_step(PlanSteps& steps, std::vector<i64> PlanSteps::*kind, i64 rows, i64
 }  // namespace
 
 std::vector<i64> launches_of_step(i64 rows, i64 capacity) {
-  if (rows <= capacity) return {rows};
-  if (rows % capacity == 0) return {capacity};
-  return {capacity, rows % capacity};
+  const PrefillSlices slices = prefill_slices(rows, capacity);
+  if (slices.launches == 1) return {rows};
+  if (slices.tail == 0) return {capacity};
+  return {capacity, slices.tail};
 }
 
 Exl3Steps exl3_steps(const Exl3Settings& s, const EngineSettings& engine) {

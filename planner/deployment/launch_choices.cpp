@@ -38,23 +38,7 @@ bool has_prefill_plan(const Deployment& deployment) {
 
 }  // namespace
 
-LaunchTotals totals_of(std::span<const PlanLaunches> launches) {
-  LaunchTotals totals;
-  for (std::size_t i = 0; i < launches.size(); ++i) {
-    const PlanLaunches& plan = launches[i];
-    totals.fails = totals.fails || plan.failure.has_value();
-    // An equal plan of another runtime probes the same kernels: they are compiled once a process.
-    const bool repeats = std::any_of(launches.begin(), launches.begin() + static_cast<std::ptrdiff_t>(i),
-                                     [&](const PlanLaunches& other) { return other.plan == plan.plan; });
-    if (repeats || plan.failure) continue;
-    const Coverage coverage = coverage_of(plan.runs);
-    totals.keys += coverage.keys;
-    totals.cold_keys += coverage.cold_keys;
-  }
-  return totals;
-}
-
-Result<std::vector<LaunchChoice>> capacity_choices(const Deployment& deployment, i64 shared_memory) {
+Result<std::vector<LaunchChoice>> launch_capacity_choices(const Deployment& deployment, i64 shared_memory) {
   std::vector<LaunchChoice> choices;
   if (!has_prefill_plan(deployment)) return choices;
   const i64 configured = read_exl3_settings(*deployment.engine)->prefill_tokens;
@@ -70,7 +54,7 @@ Result<std::vector<LaunchChoice>> capacity_choices(const Deployment& deployment,
   return choices;
 }
 
-Result<std::vector<LaunchChoice>> scheduler_choices(const Deployment& deployment, i64 shared_memory) {
+Result<std::vector<LaunchChoice>> launch_scheduler_choices(const Deployment& deployment, i64 shared_memory) {
   std::vector<LaunchChoice> choices;
   const i64 scheduled = deployment.engine->max_num_batched_tokens, above = pow2_ceil(scheduled);
   if (!has_prefill_plan(deployment) || above == scheduled) return choices;

@@ -1,21 +1,12 @@
 // What other capacities would compile, launch and reserve: cold keys, launches of a full step, and bytes.
-// Source: docs/launches.md section 6.
+// Source: docs/launches.md.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "planner/deployment/deployed_plans.hpp"
 
 namespace moeplan {
-
-// Keys of all plans of a process, each once.
-struct LaunchTotals {
-  i64 keys = 0;
-  i64 cold_keys = 0;
-  bool fails = false;  // a plan cannot be launched
-};
-LaunchTotals totals_of(std::span<const PlanLaunches> launches);
 
 struct LaunchChoice {
   i64 scheduled;  // max_num_batched_tokens
@@ -29,9 +20,9 @@ struct LaunchChoice {
 
 // Prefill capacities at the configured scheduler, with their Pareto front of cold keys, launches and bytes.
 // Needs an EXL3 deployment; empty without a prefill plan. Errors point into the config.
-Result<std::vector<LaunchChoice>> capacity_choices(const Deployment& deployment, i64 shared_memory);
+Result<std::vector<LaunchChoice>> launch_capacity_choices(const Deployment& deployment, i64 shared_memory);
 
 // The powers of two around max_num_batched_tokens, without slicing; empty where it is one.
-Result<std::vector<LaunchChoice>> scheduler_choices(const Deployment& deployment, i64 shared_memory);
+Result<std::vector<LaunchChoice>> launch_scheduler_choices(const Deployment& deployment, i64 shared_memory);
 
 }  // namespace moeplan

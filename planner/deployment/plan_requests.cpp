@@ -52,6 +52,12 @@ std::string DeploymentRequest::config_pointer(std::string_view request_pointer) 
                               : indexer_config_pointer(request_pointer);
 }
 
+Error located(const DeploymentRequest& origin, Error error) {
+  error.message = concat("plan \"", origin.request.id, "\": ", error.message);
+  error.pointer = origin.config_pointer(error.pointer);
+  return error;
+}
+
 Result<std::vector<DeploymentRequest>> plan_requests(const Deployment& deployment) {
   bool described = false;
   if (auto s = check_sections(deployment, &described); !s) return s.error();

@@ -18,6 +18,9 @@ struct DeploymentRequest {
   std::string config_pointer(std::string_view request_pointer) const;
 };
 
+// An error about a field of the request, told as one about the config.
+Error located(const DeploymentRequest& origin, Error error);
+
 // The model, quant, parallel, device and deployment sections are all there.
 Status check_described(const Deployment& deployment);
 

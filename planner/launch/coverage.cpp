@@ -46,11 +46,8 @@ i64 first_with_blocks(const LaunchPlan& plan, LiveRange tokens, i64 blocks) {
   return tokens.first;
 }
 
-// The token counts of the run that probe exactly `key`.
-std::optional<LiveRange> tokens_of_key(const LaunchPlan& plan, const KeyRun& run, const LaunchKey& key) {
-  const i64 blocks = key.max_m_blocks();
-  if (!same_but_blocks(run.key, key)) return std::nullopt;
-  if (blocks < run.key.max_m_blocks() || blocks > run.last_m_blocks) return std::nullopt;
+// The token counts of the run that probe exactly that many blocks; none where it skips the number.
+std::optional<LiveRange> tokens_of_blocks(const LaunchPlan& plan, const KeyRun& run, i64 blocks) {
   const i64 first = first_with_blocks(plan, run.tokens, blocks);
   if (max_m_blocks(plan, first) != blocks) return std::nullopt;
   if (blocks == run.last_m_blocks) return LiveRange{first, run.tokens.last};
@@ -102,24 +99,46 @@ Result<std::vector<KeyRun>> key_runs(const LaunchPlan& plan, const std::vector<L
   return runs;
 }
 
-void mark_warm(const LaunchPlan& plan, std::vector<KeyRun>& runs, const LaunchKey& key, Warmth warmth) {
+void WarmKeys::add(const LaunchKey& key, const Warmth& warmth) {
+  Warmth& known = families_[key.with_max_m_blocks(0)][key.max_m_blocks()];
+  known.prewarmed |= warmth.prewarmed;
+  known.profiled |= warmth.profiled;
+  known.captured |= warmth.captured;
+}
+
+const std::map<i64, Warmth>* WarmKeys::family_of(const LaunchKey& key) const {
+  const auto family = families_.find(key.with_max_m_blocks(0));
+  return family == families_.end() ? nullptr : &family->second;
+}
+
+void mark_warm(const LaunchPlan& plan, std::vector<KeyRun>& runs, const WarmKeys& warm) {
   std::vector<KeyRun> out;
-  out.reserve(runs.size() + 2);
   for (const KeyRun& run : runs) {
-    const auto hit = tokens_of_key(plan, run, key);
-    if (!hit) {
-      out.push_back(run);
-      continue;
+    i64 next = run.tokens.first;
+    if (const auto* family = warm.family_of(run.key)) {
+      for (auto hit = family->lower_bound(run.key.max_m_blocks());
+           hit != family->end() && hit->first <= run.last_m_blocks; ++hit) {
+        const auto tokens = tokens_of_blocks(plan, run, hit->first);
+        if (!tokens) continue;
+        if (tokens->first > next) out.push_back(part_of(plan, run, {next, tokens->first - 1}));
+        out.push_back(part_of(plan, run, *tokens));
+        out.back().warmth = hit->second;
+        next = tokens->last + 1;
+      }
     }
-    if (hit->first > run.tokens.first) out.push_back(part_of(plan, run, {run.tokens.first, hit->first - 1}));
-    KeyRun marked = part_of(plan, run, *hit);
-    marked.warmth.prewarmed |= warmth.prewarmed;
-    marked.warmth.profiled |= warmth.profiled;
-    marked.warmth.captured |= warmth.captured;
-    out.push_back(marked);
-    if (hit->last < run.tokens.last) out.push_back(part_of(plan, run, {hit->last + 1, run.tokens.last}));
+    if (next <= run.tokens.last) out.push_back(part_of(plan, run, {next, run.tokens.last}));
   }
   runs = std::move(out);
+}
+
+std::vector<i64> m_blocks_of(const LaunchPlan& plan, const KeyRun& run) {
+  std::vector<i64> blocks;
+  for (i64 next = run.tokens.first; next <= run.tokens.last;) {
+    blocks.push_back(max_m_blocks(plan, next));
+    if (blocks.back() == run.last_m_blocks) break;
+    next = first_with_blocks(plan, {next, run.tokens.last}, blocks.back() + 1);
+  }
+  return blocks;
 }
 
 Coverage coverage_of(const std::vector<KeyRun>& runs) {

@@ -2,7 +2,7 @@
 // the engine serves. Source: docs/launches.md section 5.
 #pragma once
 
-#include <string_view>
+#include <map>
 #include <vector>
 
 #include "planner/core/live_range.hpp"
@@ -31,8 +31,22 @@ struct KeyRun {
 // The keys of `live` in ascending order of tokens. Error: some launch is refused at run time.
 Result<std::vector<KeyRun>> key_runs(const LaunchPlan& plan, const std::vector<LiveRange>& live);
 
-// Notes that `key` is compiled early, wherever it is in `runs`: splits the run that holds it.
-void mark_warm(const LaunchPlan& plan, std::vector<KeyRun>& runs, const LaunchKey& key, Warmth warmth);
+// Keys that something compiles early: by family, the key without its blocks, and max_m_blocks.
+class WarmKeys {
+ public:
+  void add(const LaunchKey& key, const Warmth& warmth);
+  // Those of the family of `key`, by max_m_blocks; null where there are none.
+  const std::map<i64, Warmth>* family_of(const LaunchKey& key) const;
+
+ private:
+  std::map<LaunchKey, std::map<i64, Warmth>> families_;
+};
+
+// Splits runs so that each is warm as a whole, or not at all.
+void mark_warm(const LaunchPlan& plan, std::vector<KeyRun>& runs, const WarmKeys& warm);
+
+// The distinct values of max_m_blocks of a run, ascending.
+std::vector<i64> m_blocks_of(const LaunchPlan& plan, const KeyRun& run);
 
 // Sums over runs.
 struct Coverage {

@@ -8,9 +8,12 @@
 namespace moeplan {
 namespace {
 
+// Of a request that states none: docs/contracts.md section 1 and docs/launches.md section 3.
 constexpr i64 kDefaultTrellisBits = 3;
 constexpr std::array<i64, 4> kDefaultTile = {64, 256, 64, 256};
-constexpr i64 kScaleGroup = 32;  // Trellis scales are e4m3_k32
+
+constexpr i64 kPrewarmedOneByOne = 32;  // up to this capacity the plan compiles every token count's kernel
+constexpr i64 kScaleGroup = 32;         // Trellis scales are e4m3_k32
 
 Error not_modelled(std::string_view field, std::string message, std::string help) {
   return {ErrorCode::launch_not_modelled, std::string(field), std::move(message), std::move(help)};
@@ -142,26 +145,6 @@ KeyElements elements_of(const GemmKey& g, bool is_fc1, std::string_view layout) 
           {"whole_tiles", true}};
 }
 
-void append_value(std::string& out, const KeyElement& element) {
-  if (const auto* truth = std::get_if<bool>(&element.value)) {
-    out += *truth ? "true" : "false";
-  } else if (const auto* number = std::get_if<i64>(&element.value)) {
-    out += std::to_string(*number);
-  } else if (const auto* whole = std::get_if<WholeFloat>(&element.value)) {
-    out += concat(whole->value, ".0");
-  } else if (const auto* text = std::get_if<std::string_view>(&element.value)) {
-    out += concat("\"", *text, "\"");
-  } else {
-    out += key_text(std::get<KeyElements>(element.value));
-  }
-}
-
-std::string value_text(const KeyElement& element) {
-  std::string out;
-  append_value(out, element);
-  return out;
-}
-
 void append_differences(std::vector<std::string>& out, const KeyElements& a, const KeyElements& b,
                         const std::string& prefix) {
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -274,13 +257,12 @@ KeyElements elements_of(const LaunchKey& key) {
           {"blocks_per_sm", key.blocks_per_sm}};
 }
 
-std::string key_text(const KeyElements& elements) {
-  std::string out = "[";
-  for (const KeyElement& element : elements) {
-    if (out.size() > 1) out += ",";
-    append_value(out, element);
-  }
-  return out + "]";
+std::string value_text(const KeyElement& element) {
+  if (const auto* truth = std::get_if<bool>(&element.value)) return *truth ? "true" : "false";
+  if (const auto* number = std::get_if<i64>(&element.value)) return std::to_string(*number);
+  if (const auto* whole = std::get_if<WholeFloat>(&element.value)) return concat(whole->value, ".0");
+  if (const auto* text = std::get_if<std::string_view>(&element.value)) return concat("\"", *text, "\"");
+  return "";
 }
 
 std::vector<std::string> key_differences(const LaunchKey& key, const LaunchKey& other) {

@@ -53,7 +53,7 @@ struct GemmKey {
   bool single_token;
   i64 summed_routes;  // routes a token that its epilogue may sum: top-k behind FC2, 1 behind FC1
   i64 max_m_blocks, shared_words, blocks_per_sm;
-  bool operator==(const GemmKey&) const = default;
+  auto operator<=>(const GemmKey&) const = default;
 };
 
 struct LaunchKey {
@@ -62,7 +62,7 @@ struct LaunchKey {
   GemmKey fc1, fc2;
   i64 multiprocessors;
   i64 shared_words, blocks_per_sm;
-  bool operator==(const LaunchKey&) const = default;
+  auto operator<=>(const LaunchKey&) const = default;
 
   i64 max_m_blocks() const { return fc1.max_m_blocks; }
   LaunchKey with_max_m_blocks(i64 blocks) const {
@@ -76,12 +76,10 @@ struct LaunchKey {
 // launch is refused.
 Result<LaunchKey> launch_key(const LaunchPlan& plan, i64 tokens);
 
-// The distinct keys compiled when the plan is made. Error: planning the launch fails, so the engine does not
+// The distinct keys compiled when the plan is made: of every token count of a small capacity, else of the
+// capacity alone. Error: planning the launch fails, so the engine does not
 // start.
 Result<std::vector<LaunchKey>> prewarmed_keys(const LaunchPlan& plan);
-
-// Token counts whose launches are compiled with the plan: all up to a limit, else the capacity alone.
-constexpr i64 kPrewarmedOneByOne = 32;
 
 // A key's elements in the order the engine keeps and logs them.
 struct WholeFloat {
@@ -95,8 +93,8 @@ struct KeyElement {
 };
 KeyElements elements_of(const LaunchKey& key);
 
-// As JSON: "[6144,512,…]".
-std::string key_text(const KeyElements& elements);
+// A single element as an engine logs it: 6144, 0.0, true, "silu"; "" for a nested key.
+std::string value_text(const KeyElement& element);
 
 // Elements in which two keys differ, each as "fc1.max_m_blocks 268, not 636".
 std::vector<std::string> key_differences(const LaunchKey& key, const LaunchKey& other);

@@ -2,6 +2,7 @@
 // selects from its own size. Source: docs/launches.md sections 2 and 3.
 #pragma once
 
+#include <compare>
 #include <optional>
 
 #include "planner/core/integer.hpp"
@@ -14,7 +15,7 @@ struct Tile {
   i64 k;
   i64 n;
   i64 threads;
-  bool operator==(const Tile&) const = default;
+  auto operator<=>(const Tile&) const = default;
 };
 
 // Threads of a tile that a plan pins by its sizes alone.

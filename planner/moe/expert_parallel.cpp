@@ -54,7 +54,7 @@ Result<MoeLayout> plan_expert_parallel(const MoeRequest& request) {
   sizes.multiprocessors = request.multiprocessors();
   // The route geometry takes the bucketed capacity, the caches the exact one.
   sizes.rows = pow2_ceil(max_tokens) * top_k;
-  size_routes(sizes, blocks_of(contract.unpinned_blocks, max_tokens, top_k, global_experts), {});
+  size_routes(sizes, unpinned_block_range(request.unpinned_blocks(), max_tokens, top_k, global_experts), {});
   sizes.rows = max_tokens * top_k;
   sizes.cache2 = sizes.rows * sizes.intermediate;
 

@@ -36,6 +36,11 @@ constexpr i64 select_block_size(i64 tokens, i64 top_k, i64 experts) {
   return kBlockSizes[select_block_index(tokens, top_k, experts)];
 }
 
+// The most tokens that select a block size no larger than `block_size`, unless it is the largest of all.
+constexpr i64 last_tokens_of_block(i64 block_size, i64 top_k, i64 experts) {
+  return (9 * block_size * experts - 1) / (10 * top_k);
+}
+
 // c1: columns of the first GEMM; a gated activation has a gate and an up half.
 constexpr i64 fc1_columns(i64 intermediate, bool gated) { return intermediate * (gated ? 2 : 1); }
 
@@ -74,6 +79,13 @@ constexpr bool small_m_hidden_fits(i64 hidden) {
 // Bytes of fp32 partials the small-m direct kernel stages in intermediate_cache2.
 constexpr i64 small_m_scratch_bytes(i64 tokens, i64 top_k, i64 intermediate) {
   return tokens * top_k * ceil_div(intermediate / 2, 128) * 128 * 4;
+}
+
+// Elements of intermediate_cache2 for one token count; `small_m`: the small-m direct kernel takes it.
+constexpr i64 cache2_elements(i64 tokens, i64 top_k, i64 intermediate, bool small_m) {
+  const i64 rows_elements = tokens * top_k * intermediate;
+  return small_m ? max_of(rows_elements, small_m_scratch_bytes(tokens, top_k, intermediate) / 2)
+                 : rows_elements;
 }
 
 }  // namespace moeplan

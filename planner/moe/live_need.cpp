@@ -12,26 +12,14 @@ namespace {
 i64 direct_tokens(const MoeRequest& request, const MoeLayout& layout, ExpertMap map) {
   if (layout.weight_layout != WeightLayout::packed) return 0;
   if (map == ExpertMap::present) return request.contract->mapped_direct_top_k ? direct_token_cap(true) : 0;
-  return direct_token_cap(request.weights.io_dtype == DType::bfloat16 &&
-                          is_gated(request.weights.activation));
+  return direct_token_cap(request.weights.is_bfloat16_gated());
 }
 
 i64 small_m_tokens(const MoeRequest& request, const MoeLayout& layout, i64 experts, ExpertMap map) {
   // An expert map rules it out, and so does an expert-parallel plan.
   if (map == ExpertMap::present || request.kind == MoeKind::expert_parallel) return 0;
-  const MoeWeights& weights = request.weights;
-  const SmallMShape one_token{
-      .tokens = 1,
-      .top_k = request.capacity.routes_per_token(),
-      .hidden = weights.hidden_size,
-      .intermediate = weights.intermediate_size,
-      .experts = experts,
-      .activation = weights.activation,
-      .io_dtype = weights.io_dtype,
-      .layout = *layout.weight_layout,
-      .scale_format = layout.scale_format,
-      .apply_router_weight_on_input = request.capacity.apply_router_weight_on_input.value_or(false),
-      .has_swiglu_limit = request.capacity.swiglu_limit.has_value()};
+  const SmallMShape one_token =
+      small_m_shape(request, *layout.weight_layout, layout.scale_format, experts, 1);
   return small_m_direct_applies(one_token) ? kSmallMTokens : 0;
 }
 
@@ -80,43 +68,38 @@ LiveRuntime live_runtime(const MoeRequest& request, const MoeLayout& layout, Exp
 LiveNeed live_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens) {
   LiveNeed need;
   need.block_size = r.block_size ? *r.block_size : select_block_size(tokens, r.top_k, r.experts);
-  const i64 b = need.block_size, rows = tokens * r.top_k;
-  const auto at = [](CoreTensor tensor) { return static_cast<std::size_t>(tensor); };
-
-  // The packer takes the bucket's buffers where they are large enough, else exactly as much as it has rows.
-  i64 slots = route_slots(pow2_ceil(tokens) * r.top_k, b, r.experts);
-  i64 blocks = ceil_div(slots, b);
-  if (slots > planned[at(CoreTensor::packed_route_indices)] ||
-      blocks > planned[at(CoreTensor::block_expert_ids)]) {
-    slots = route_slots(rows, b, r.experts);
-    blocks = ceil_div(slots, b);
-  }
-  const i64 scratch_slots =
-      tokens <= r.direct_tokens ? max_of(slots, direct_route_slots(tokens, r.top_k, b)) : slots;
-  const auto scratch = [&](i64 columns) {
-    return gemm_scratch_elements(columns, scratch_slots, b, r.multiprocessors);
-  };
-  i64 cache2 = rows * r.intermediate;
   need.small_m = tokens <= r.small_m_tokens;
-  if (need.small_m) cache2 = max_of(cache2, small_m_scratch_bytes(tokens, r.top_k, r.intermediate) / 2);
+  const i64 b = need.block_size;
+  const auto planned_of = [&](CoreTensor tensor) { return planned[static_cast<std::size_t>(tensor)]; };
 
-  // In the order of CoreTensor.
-  need.elements = {rows * max_of(r.fc1_columns, r.hidden),
-                   cache2,
-                   scratch(r.fc1_columns),
-                   scratch(r.hidden),
-                   slots,
-                   blocks,
-                   1,
-                   r.experts + 1,
-                   r.experts,
-                   tokens * r.hidden,
-                   rows * r.hidden,
-                   rows * r.hidden,
-                   4 * r.multiprocessors + 2};
-  for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (planned[i] < 0) need.elements[i] = -1;
+  CoreSizes sizes{};
+  sizes.rows = tokens * r.top_k;
+  sizes.tokens = tokens;
+  sizes.hidden = r.hidden;
+  sizes.fc1_columns = r.fc1_columns;
+  sizes.intermediate = r.intermediate;
+  sizes.experts = r.experts;
+  sizes.multiprocessors = r.multiprocessors;
+  sizes.cache2 = cache2_elements(tokens, r.top_k, r.intermediate, need.small_m);
+  // The packer takes the bucket's buffers where they are large enough, else exactly as much as it has rows.
+  sizes.slots = route_slots(pow2_ceil(tokens) * r.top_k, b, r.experts);
+  sizes.blocks = ceil_div(sizes.slots, b);
+  if (sizes.slots > planned_of(CoreTensor::packed_route_indices) ||
+      sizes.blocks > planned_of(CoreTensor::block_expert_ids)) {
+    sizes.slots = route_slots(sizes.rows, b, r.experts);
+    sizes.blocks = ceil_div(sizes.slots, b);
   }
+  i64 scratch_slots = sizes.slots;
+  if (tokens <= r.direct_tokens) {
+    // Every route owns a block, and nothing is packed.
+    scratch_slots = direct_route_slots(tokens, r.top_k, b);
+    sizes.slots = sizes.blocks = 0;
+  }
+  sizes.fc1_scratch = gemm_scratch_elements(r.fc1_columns, scratch_slots, b, r.multiprocessors);
+  sizes.fc2_scratch = gemm_scratch_elements(r.hidden, scratch_slots, b, r.multiprocessors);
+
+  for (std::size_t i = 0; i < planned.size(); ++i)
+    need.elements[i] = planned[i] < 0 ? -1 : elements_of(static_cast<CoreTensor>(i), sizes);
   return need;
 }
 
@@ -124,7 +107,7 @@ std::vector<LiveRange> rising_ranges(const LiveRuntime& r) {
   // The last token counts before something changes: a kernel's limit, a bucket, the selected block.
   std::vector<i64> ends{r.direct_tokens, r.small_m_tokens, r.capacity};
   for (i64 bucket = 1; bucket < r.capacity; bucket *= 2) ends.push_back(bucket);
-  for (i64 b : kBlockSizes) ends.push_back((9 * b * r.experts - 1) / (10 * r.top_k));
+  for (i64 b : kBlockSizes) ends.push_back(last_tokens_of_block(b, r.top_k, r.experts));
   std::ranges::sort(ends);
   std::vector<LiveRange> ranges;
   i64 first = 1;

@@ -41,6 +41,9 @@ UnusedBytes explain_slack(const MoeLayout& layout, const MoeAudit& audit, std::s
   const i64 bucket = pow2_ceil(audit.capacity);
   if (follows_experts(name))
     return {"router_width", tensor, bytes, "reserved for the router's experts, launches count the weights'"};
+  if (follows_block(name) && audit.capacity <= audit.direct_tokens && !is_split_k_scratch(name))
+    return {"direct_routes", tensor, bytes,
+            "launches of so few tokens take their routes without packing them"};
   if (layout.bound_tokens > bucket)
     return {"listed_tokens", tensor, bytes,
             concat("reserved for the listed count of ", layout.bound_tokens, " tokens, above the capacity ",
@@ -55,17 +58,20 @@ UnusedBytes explain_slack(const MoeLayout& layout, const MoeAudit& audit, std::s
 
 }  // namespace
 
+bool is_never_written(const MoeLayout& layout, std::string_view tensor) {
+  return layout.weight_layout == WeightLayout::trellis && is_split_k_scratch(tensor);
+}
+
 std::vector<UnusedBytes> unused_bytes(const MoeRequest& request, const MoeLayout& layout,
                                       std::span<const MoeAudit> audits, bool routes_outside) {
   std::vector<UnusedBytes> unused;
   if (routes_outside && layout.route_bytes > 0)
     unused.push_back({"router_workspace", "", layout.route_bytes,
                       "the integration routes outside the arena and leaves the router's workspace alone"});
-  const bool whole_tiles = layout.weight_layout == WeightLayout::trellis;
   const MoeAudit& audit = audits.front();
   for (std::size_t i = 0; i < audit.tensors.size(); ++i) {
     const TensorAudit& tensor = audit.tensors[i];
-    if (whole_tiles && is_split_k_scratch(tensor.name)) {
+    if (is_never_written(layout, tensor.name)) {
       unused.push_back({"whole_tiles", std::string(tensor.name), tensor.planned * tensor.item_bytes,
                         "Trellis kernels compute whole tiles over all of K: without split-K the scratch is "
                         "bound and never written"});

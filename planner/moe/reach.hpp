@@ -17,6 +17,9 @@ struct UnusedBytes {
   std::string why;
 };
 
+// Whether the kernels of this layout bind the tensor and write nothing to it.
+bool is_never_written(const MoeLayout& layout, std::string_view tensor);
+
 // Of one W4A16 plan. `audits`: one for each expert map its launches may have. `routes_outside`: the
 // integration keeps the router's workspace elsewhere.
 std::vector<UnusedBytes> unused_bytes(const MoeRequest& request, const MoeLayout& layout,

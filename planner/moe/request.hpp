@@ -72,6 +72,8 @@ struct MoeWeights {
   std::optional<std::vector<TrellisPair>> trellis_pair_kinds;
   std::optional<bool> coupled_hadamard;
   std::optional<std::vector<QuantMode>> weight_quant_modes;  // default: quant_mode alone
+
+  bool is_bfloat16_gated() const { return io_dtype == DType::bfloat16 && is_gated(activation); }
 };
 
 // Swiglu settings never reach a size: only their kind is kept.
@@ -108,6 +110,10 @@ struct MoeRequest {
   MoeWeights weights;
   MoeCapacity capacity;
   Purpose purpose = Purpose::size;
+  // What an audit assumes an unpinned plan to reserve for, in place of the contract's rule.
+  std::optional<UnpinnedBlocks> assumed_blocks;
+
+  UnpinnedBlocks unpinned_blocks() const { return assumed_blocks.value_or(contract->unpinned_blocks); }
 
   i64 multiprocessors() const { return max_of(*device.sm_count, 1); }
 };

@@ -100,6 +100,7 @@ class Auditor {
 
   MoeAudit finish(bool exhaustive) {
     audit_.capacity = runtime_.capacity;
+    audit_.direct_tokens = runtime_.direct_tokens;
     audit_.exhaustive = exhaustive;
     return std::move(audit_);
   }
@@ -125,11 +126,6 @@ MoeAudit audit_moe(const MoeRequest& request, const MoeLayout& layout, ExpertMap
   MoeAudit audit = search == AuditSearch::exhaustive ? auditor.every_count() : auditor.peaks();
   audit.map = map;
   return audit;
-}
-
-MoeAudit audit_moe(const MoeRequest& request, const MoeLayout& layout, ExpertMap map) {
-  const bool few = request.capacity.tokens() <= kExhaustiveTokens;
-  return audit_moe(request, layout, map, few ? AuditSearch::exhaustive : AuditSearch::peaks);
 }
 
 }  // namespace moeplan

@@ -44,6 +44,7 @@ struct LiveBlocks {
 struct MoeAudit {
   ExpertMap map{};
   i64 capacity = 0;
+  i64 direct_tokens = 0;   // up to so many the direct top-k kernel may take
   bool exhaustive = true;  // every count was computed; else the ends of ranges in which needs only rise
   std::vector<TensorAudit> tensors;  // in arena order
   std::vector<LiveBlocks> blocks;    // ascending
@@ -52,14 +53,14 @@ struct MoeAudit {
   std::optional<i64> counter_example() const;
 };
 
-// Up to this capacity every count is computed; beyond, needs are looked at where they peak.
+// Live counts that one command computes one by one; beyond, needs are looked at where they peak.
 constexpr i64 kExhaustiveTokens = i64{1} << 20;
 
 enum class AuditSearch { exhaustive, peaks };
 
 // `request` says how launches run, `layout` what is reserved: of the same request, or of one whose reserve is
 // doubted. A W4A16 request that was planned.
-MoeAudit audit_moe(const MoeRequest& request, const MoeLayout& layout, ExpertMap map);
-MoeAudit audit_moe(const MoeRequest& request, const MoeLayout& layout, ExpertMap map, AuditSearch search);
+MoeAudit audit_moe(const MoeRequest& request, const MoeLayout& layout, ExpertMap map,
+                   AuditSearch search = AuditSearch::peaks);
 
 }  // namespace moeplan

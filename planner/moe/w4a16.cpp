@@ -81,9 +81,7 @@ bool is_present(Presence when, CorePresence presence) {
 // Direct top-k gives every route a block of its own: the slots each block size then indexes.
 void direct_slots_of(const W4a16Plan& plan, i64 tokens, i64 (&slots)[kBlockSizeCount]) {
   if (!plan.request->contract->direct_top_k_scratch || plan.weights.layout != WeightLayout::packed) return;
-  const auto& weights = plan.request->weights;
-  const bool bfloat16_gated = weights.io_dtype == DType::bfloat16 && is_gated(weights.activation);
-  const i64 most = min_of(tokens, direct_token_cap(bfloat16_gated));
+  const i64 most = min_of(tokens, direct_token_cap(plan.request->weights.is_bfloat16_gated()));
   for (i64 m = 1; m <= most; ++m) {
     const int index = plan.block_size ? block_size_index(*plan.block_size)
                                       : select_block_index(m, plan.top_k, plan.experts);
@@ -96,7 +94,7 @@ BlockRange block_range_of(const W4a16Plan& plan, i64 tokens) {
     const int index = block_size_index(*plan.block_size);
     return {index, index};
   }
-  return blocks_of(plan.request->contract->unpinned_blocks, tokens, plan.top_k, plan.experts);
+  return unpinned_block_range(plan.request->unpinned_blocks(), tokens, plan.top_k, plan.experts);
 }
 
 i64 route_experts(RouteExperts rule, i64 weights_experts, i64 router_experts) {
@@ -119,21 +117,19 @@ Bound bound_of(i64 columns, i64 slots, i64 block_size, i64 multiprocessors) {
 
 std::string_view name_of(CoreTensor tensor) { return kCoreRules[static_cast<int>(tensor)].name; }
 
+i64 elements_of(CoreTensor tensor, const CoreSizes& sizes) {
+  return kCoreRules[static_cast<int>(tensor)].shape(sizes).elements();
+}
+
 BlockRange reachable_blocks(i64 tokens, i64 top_k, i64 experts) {
   return {select_block_index(1, top_k, experts), select_block_index(tokens, top_k, experts)};
 }
 
-BlockRange blocks_of(UnpinnedBlocks rule, i64 tokens, i64 top_k, i64 experts) {
+BlockRange unpinned_block_range(UnpinnedBlocks rule, i64 tokens, i64 top_k, i64 experts) {
   const BlockRange reachable = reachable_blocks(tokens, top_k, experts);
-  switch (rule) {
-    case UnpinnedBlocks::all:
-      return kAllBlocks;
-    case UnpinnedBlocks::reachable:
-      return reachable;
-    case UnpinnedBlocks::last:
-      return {reachable.last, reachable.last};
-  }
-  return kAllBlocks;
+  if (rule == UnpinnedBlocks::all) return kAllBlocks;
+  if (rule == UnpinnedBlocks::last) return {reachable.last, reachable.last};
+  return reachable;
 }
 
 void place_core_tensors(ArenaLayout& arena, std::span<const CoreTensorEntry> entries, const CoreSizes& sizes,
@@ -181,6 +177,22 @@ bool small_m_direct_applies(const SmallMShape& s) {
   return takes_limit || !s.has_swiglu_limit;
 }
 
+SmallMShape small_m_shape(const MoeRequest& request, WeightLayout layout, ScaleFormat scale_format,
+                          i64 experts, i64 tokens) {
+  const MoeWeights& weights = request.weights;
+  return {.tokens = tokens,
+          .top_k = request.capacity.routes_per_token(),
+          .hidden = weights.hidden_size,
+          .intermediate = weights.intermediate_size,
+          .experts = experts,
+          .activation = weights.activation,
+          .io_dtype = weights.io_dtype,
+          .layout = layout,
+          .scale_format = scale_format,
+          .apply_router_weight_on_input = request.capacity.apply_router_weight_on_input.value_or(false),
+          .has_swiglu_limit = request.capacity.swiglu_limit.has_value()};
+}
+
 W4a16Plan prepare_w4a16(const MoeRequest& request, const WeightPlan& weights, std::span<const i64> counts) {
   const Contract& contract = *request.contract;
   const MoeCapacity& capacity = request.capacity;
@@ -213,23 +225,9 @@ CoreSizes place_w4a16_core(ArenaLayout& arena, const W4a16Plan& plan, i64 tokens
   sizes.fc1_columns = fc1_columns(weights.intermediate_size, is_gated(weights.activation));
   sizes.experts = plan.experts;
   sizes.multiprocessors = plan.multiprocessors;
-  sizes.cache2 = sizes.rows * sizes.intermediate;
-
-  const SmallMShape small_m{
-      .tokens = sizes.tokens,
-      .top_k = plan.top_k,
-      .hidden = sizes.hidden,
-      .intermediate = sizes.intermediate,
-      .experts = plan.experts,
-      .activation = weights.activation,
-      .io_dtype = weights.io_dtype,
-      .layout = *plan.weights.layout,
-      .scale_format = plan.weights.scale_format,
-      .apply_router_weight_on_input = request.capacity.apply_router_weight_on_input.value_or(false),
-      .has_swiglu_limit = request.capacity.swiglu_limit.has_value()};
-  if (small_m_direct_applies(small_m))
-    sizes.cache2 =
-        max_of(sizes.cache2, small_m_scratch_bytes(sizes.tokens, plan.top_k, sizes.intermediate) / 2);
+  const bool small_m = small_m_direct_applies(
+      small_m_shape(request, *plan.weights.layout, plan.weights.scale_format, plan.experts, sizes.tokens));
+  sizes.cache2 = cache2_elements(sizes.tokens, plan.top_k, sizes.intermediate, small_m);
 
   i64 direct_slots[kBlockSizeCount] = {};
   direct_slots_of(plan, sizes.tokens, direct_slots);

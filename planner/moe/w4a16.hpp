@@ -25,7 +25,7 @@ constexpr BlockRange kAllBlocks{0, kBlockSizeCount - 1};
 BlockRange reachable_blocks(i64 tokens, i64 top_k, i64 experts);
 
 // What an unpinned plan of `tokens` reserves for under `rule`.
-BlockRange blocks_of(UnpinnedBlocks rule, i64 tokens, i64 top_k, i64 experts);
+BlockRange unpinned_block_range(UnpinnedBlocks rule, i64 tokens, i64 top_k, i64 experts);
 
 // Element counts of the core's tensors. rows: token-expert pairs.
 struct CoreSizes {
@@ -44,6 +44,9 @@ struct CoreSizes {
   Bound fc1_bound;
   Bound fc2_bound;
 };
+
+// The elements of one tensor.
+i64 elements_of(CoreTensor tensor, const CoreSizes& sizes);
 
 // The core tensors that `entries` list, placed behind what `arena` already holds.
 struct CorePresence {
@@ -72,6 +75,8 @@ struct SmallMShape {
   bool has_swiglu_limit;
 };
 bool small_m_direct_applies(const SmallMShape& shape);
+SmallMShape small_m_shape(const MoeRequest& request, WeightLayout layout, ScaleFormat scale_format,
+                          i64 experts, i64 tokens);
 
 // What the per-count sizes depend on, decided once a request.
 struct W4a16Plan {

@@ -108,7 +108,31 @@ TEST_CASE("audit --assume-blocks last names m=2 on the plan of 3 tokens, 4 exper
 }
 
 TEST_CASE("an assumption leaves pinned plans as they are") {
-  CHECK(audit_json("-c configs/glm52.json --assume-blocks last", 0)["sound"] == true);
+  const Json assumed = audit_json("-c configs/glm52.json --assume-blocks 8", 0);
+  CHECK(assumed["plans"] == audit_json("-c configs/glm52.json", 0)["plans"]);
+}
+
+TEST_CASE("launches that a contract does not have are no assumption, and no green answer") {
+  const Output run = run_moeplan("audit -c - --expert-map present", kSmallM);
+  CHECK(run.exit_code == 2);
+  CHECK(contains(run.err, "never come with an expert map"));
+}
+
+TEST_CASE("bytes that are never touched are never more than what is reserved") {
+  for (int scheduled : {1, 2, 8, 48, 63}) {
+    const Json report = audit_json(
+        "-c configs/glm52.json --set /deployment/max_num_batched_tokens=" + std::to_string(scheduled), 0);
+    long long unused = 0;
+    for (const Json& row : report["never_touched"])
+      unused += row["plan"] == "decode" ? row["bytes"].get<long long>() : 0;
+    CHECK(unused <= row_of(report["plans"], "id", "decode")["reserved_bytes"].get<long long>());
+    CHECK(unused > 24'641'536);  // more than the scratch: rows above the scheduler's too
+  }
+  const Json unreached = audit_json(
+      "-c configs/glm52.json --set /deployment/max_num_batched_tokens=2 --set "
+      "/deployment/env/VLLM_EXL3_TRELLIS_MIN_M=4",
+      0);
+  CHECK(row_of(unreached["never_touched"], "plan", "decode")["bytes"] == 45'628'520);
 }
 
 TEST_CASE("option --expert-map restricts the audit of a stated plan to one sort of launch") {

@@ -38,11 +38,11 @@ TEST_CASE("launches of GLM-5.2: 7 decode keys without cover, 133 prefill keys of
   const Json& decode = plan_of(report, "decode");
   CHECK(decode["live_tokens"] == 64);
   CHECK(decode["prewarmed_tokens"] == 0);
-  CHECK(decode["keys"].size() == 7);
+  CHECK(decode["keys"] == 7);
   const Json& prefill = plan_of(report, "prefill");
   CHECK(prefill["prewarmed_tokens"] == 8);
   CHECK(prefill["live_tokens"] == 3008);
-  const Json& last = prefill["keys"].back();
+  const Json& last = prefill["runs"].back();
   CHECK(last["first_tokens"] == 3065);
   CHECK(last["last_tokens"] == 3072);
   CHECK((last["prewarmed"] == true && last["profiled"] == true && last["cold"] == false));
@@ -56,7 +56,7 @@ TEST_CASE("graphs of 4 to 64 rows warm all decode keys but those of one and two 
   const Json report =
       launches_json("-c configs/glm52.json --set '/deployment/cudagraph_capture_sizes=[4,8,16,32,48,64]'");
   CHECK(report["totals"]["cold_keys"] == 134);
-  const Json& keys = plan_of(report, "decode")["keys"];
+  const Json& keys = plan_of(report, "decode")["runs"];
   for (const Json& run : keys) CHECK(run["cold"] == (run["last_tokens"] <= 2));
   bool latent = false;
   for (const Json& finding : report["findings"])
@@ -67,7 +67,7 @@ TEST_CASE("graphs of 4 to 64 rows warm all decode keys but those of one and two 
 TEST_CASE("without stated capture sizes no decode key counts as warm, and that is said") {
   const Json report = launches_json("-c configs/glm52-gate8192.json");
   CHECK(plan_of(report, "decode")["prewarmed_tokens"] == 0);
-  const Json& keys = plan_of(report, "prefill")["keys"];
+  const Json& keys = plan_of(report, "prefill")["runs"];
   CHECK(keys.back()["first_tokens"] == 4097);
   CHECK(keys.back()["prewarmed"] == true);
   bool said = false;
@@ -80,11 +80,15 @@ TEST_CASE("an unsliced scheduler of a power of two leaves 5 or 6 prefill keys") 
   for (const auto& [tokens, keys] : {std::pair{2048, 5}, {4096, 6}}) {
     const Json report = launches_json("-c configs/glm52.json --set /deployment/max_num_batched_tokens=" +
                                       std::to_string(tokens));
-    CHECK(plan_of(report, "prefill")["keys"].size() == static_cast<std::size_t>(keys));
+    CHECK(plan_of(report, "prefill")["keys"] == keys);
     CHECK_FALSE(report.contains("schedulers"));
   }
-  const Json report = launches_json("-c configs/glm52.json");
-  CHECK(report["schedulers"].size() == 2);
+  const Json schedulers = launches_json("-c configs/glm52.json")["schedulers"];
+  REQUIRE(schedulers.size() == 2);
+  CHECK(schedulers[0]["max_num_batched_tokens"] == 2048);
+  CHECK(schedulers[0]["cold_keys"] == 11);
+  CHECK(schedulers[1]["cold_keys"] == 12);
+  CHECK(schedulers[1]["gained_kv_tokens"] == -20'989);
 }
 
 TEST_CASE("launches --live-tokens prints the recorded keys of slices, small tails included") {
@@ -121,7 +125,7 @@ TEST_CASE("the pin of prefill plans holds on parts of 101,376 bytes of shared me
   const Json report = launches_json(
       "-c configs/glm52.json --set /device/shared_memory_per_block_optin=232448 --set /device/sm_count=132");
   CHECK(plan_of(report, "prefill")["prewarmed_tokens"] == 0);
-  CHECK(plan_of(report, "prefill")["keys"][0]["tiles"] == Json{64, 128, 64, 128});
+  CHECK(plan_of(report, "prefill")["runs"][0]["tiles"] == Json{64, 128, 64, 128});
 }
 
 TEST_CASE(
@@ -164,4 +168,73 @@ TEST_CASE("what launches cannot answer it refuses with a place or a word") {
       "--live-tokens 5");
   CHECK(b12x.exit_code == 3);
   CHECK(contains(b12x.err, "launch_not_modelled"));
+}
+
+TEST_CASE("a kernel that two plans probe is counted once") {
+  // Prefill slices of 64 rows at the decode plan's block: their tails probe the decode plan's kernels.
+  const Json report = launches_json(
+      "-c configs/glm52.json --set /deployment/max_num_batched_tokens=256 --set "
+      "/deployment/env/VLLM_EXL3_TRELLIS_MAX_M=32 --set /deployment/env/VLLM_EXL3_PREFILL_BLOCK_M=8 --set "
+      "/deployment/env/VLLM_EXL3_PREFILL_CAPACITY=64");
+  CHECK(plan_of(report, "decode")["keys"] == 6);
+  CHECK(plan_of(report, "prefill")["keys"] == 7);
+  CHECK(report["totals"]["keys"] == 7);
+}
+
+TEST_CASE("plans that are not modelled are no warm ones, and pass no gate") {
+  Json config = Json::parse(read_source("configs/glm52.json"));
+  for (const char* section : {"model", "quant", "parallel", "deployment"}) config.erase(section);
+  config["contract"] = "sparkinfer-c2f135c";
+  config["plans"] = Json::parse(R"([{"id": "p", "kind": "moe_tp", "weights": {"quant_mode": "w4a16",
+      "source_format": "compressed_tensors", "activation": "silu", "io_dtype": "bfloat16", "experts": 8,
+      "hidden_size": 256, "intermediate_size": 128}, "capacity": {"max_tokens": 16, "top_k": 2}}])");
+  const Output open = run_moeplan("launches -c -", config.dump());
+  CHECK(open.exit_code == 0);
+  CHECK(contains(open.out, "NOT MODELLED"));
+  CHECK(run_moeplan("launches -q -c - --max-cold 0", config.dump()).exit_code == 1);
+}
+
+TEST_CASE("a deployment whose decode plan no step reaches has no keys there") {
+  const std::string sets =
+      " -c configs/glm52.json --set /deployment/max_num_batched_tokens=2 --set "
+      "/deployment/env/VLLM_EXL3_TRELLIS_MIN_M=4";
+  const Json report = launches_json(sets);
+  CHECK(plan_of(report, "decode")["keys"] == 0);
+  CHECK(run_moeplan("launches" + sets).out == run_moeplan("launches" + sets).out);
+}
+
+TEST_CASE("b12x launches its pinned tiles: what it compiles for 64 tokens serves the upper bucket") {
+  const Json report =
+      launches_json("-c configs/glm52.json --contract b12x-36bce2c --set /quant/source_format=btx");
+  CHECK(plan_of(report, "decode")["prewarmed_tokens"] == 32);
+  for (const Json& finding : report["findings"]) CHECK(finding["rule"] != "launch-prewarm-dead");
+}
+
+TEST_CASE("a key that no step of the deployment brings is printed, and said to be so") {
+  const Json answer = launches_json("-c configs/glm52.json --plan prefill --live-tokens 7");
+  CHECK(answer["reached"] == false);
+  CHECK(answer["cold"].is_null());
+  const Json reached = launches_json("-c configs/glm52.json --plan prefill --live-tokens 700");
+  CHECK((reached["reached"] == true && reached["cold"] == true));
+}
+
+TEST_CASE("counts on the command line are whole numbers, and one answer at a time") {
+  for (const char* bad :
+       {"--max-cold -1", "--max-cold 99999999999999999999", "--max-cold 1.5", "--live-tokens x",
+        "--plan decode --live-tokens 3 --max-cold 0", "--plan decode --live-tokens 0"}) {
+    INFO(bad);
+    const Output run = run_moeplan(std::string("launches -c configs/glm52.json ") + bad);
+    CHECK(run.exit_code == 2);
+    CHECK(run.err.size() < 400);
+  }
+}
+
+TEST_CASE("thousands of captured sizes and of plans are answered in a moment") {
+  Json sizes = Json::array();
+  for (int i = 0; i < 4096; ++i) sizes.push_back(8'388'608 + 2000 * i + 1);
+  Json config = Json::parse(read_source("configs/glm52.json"));
+  config["deployment"]["max_num_batched_tokens"] = 16'777'215;
+  config["deployment"]["cudagraph_capture_sizes"] = sizes;
+  CHECK(run_moeplan("launches -q -c -", config.dump()).exit_code == 0);
+  CHECK(run_moeplan("audit -q -c -", config.dump()).exit_code == 0);
 }

@@ -77,6 +77,7 @@ TEST_CASE("runs hold every live token count once, each with the key of its first
 
 TEST_CASE("warm keys are marked at exactly the token counts that probe them") {
   Random random;
+  int launched = 0;
   for (int i = 0; i < 300; ++i) {
     const Planned planned = random_planned(random);
     const LaunchPlan plan = launch_plan_of(planned);
@@ -86,6 +87,7 @@ TEST_CASE("warm keys are marked at exactly the token counts that probe them") {
     const SteppedPlan stepped{"p", &planned.request, &planned.layout, &steps};
     const auto launches = launches_of({&stepped, 1}, 101'376);
     if (launches[0].failure) continue;
+    ++launched;
 
     const auto probes = [&](const std::vector<i64>& counts, const LaunchKey& key) {
       return std::ranges::any_of(counts, [&](i64 m) { return *launch_key(plan, m) == key; });
@@ -109,6 +111,7 @@ TEST_CASE("warm keys are marked at exactly the token counts that probe them") {
     CHECK(coverage.cold_tokens == cold);
     CHECK(coverage.cold_keys == static_cast<i64>(cold_keys.size()));
   }
+  CHECK(launched > 200);
 }
 
 TEST_CASE("a kernel that one plan of a process compiles is warm for another that probes it") {
@@ -122,6 +125,37 @@ TEST_CASE("a kernel that one plan of a process compiles is warm for another that
   CHECK(alone[0].runs.back().warmth.profiled == false);
   CHECK(both[0].runs.back().warmth.profiled);
   CHECK(coverage_of(both[0].runs).cold_keys == coverage_of(alone[0].runs).cold_keys - 1);
+}
+
+TEST_CASE("totals over plans count each key once, whatever plans share") {
+  Random random;
+  for (int i = 0; i < 60; ++i) {
+    const Planned first = random_planned(random);
+    Planned second = first;
+    second =
+        planned_of(first.request.weights.experts, first.request.weights.hidden_size,
+                   first.request.weights.intermediate_size, first.request.capacity.top_k, random.in(1, 500),
+                   *first.request.capacity.block_size_m, *first.request.device.sm_count);
+    const PlanSteps a{.live = {{1, first.request.capacity.max_tokens}}, .profiled = {1}};
+    const PlanSteps b{.live = {{1, second.request.capacity.max_tokens}}};
+    const SteppedPlan plans[] = {{"a", &first.request, &first.layout, &a},
+                                 {"b", &second.request, &second.layout, &b}};
+    const auto launches = launches_of(plans, 101'376);
+    std::vector<LaunchKey> distinct, cold;
+    for (const PlanLaunches& plan : launches) {
+      for (const KeyRun& run : plan.runs) {
+        for (i64 m = run.tokens.first; m <= run.tokens.last; ++m) {
+          const LaunchKey key = *launch_key(*plan.plan, m);
+          if (std::ranges::find(distinct, key) != distinct.end()) continue;
+          distinct.push_back(key);
+          if (run.warmth.cold()) cold.push_back(key);
+        }
+      }
+    }
+    const LaunchTotals totals = totals_of(launches);
+    CHECK(totals.keys == static_cast<i64>(distinct.size()));
+    CHECK(totals.cold_keys == static_cast<i64>(cold.size()));
+  }
 }
 
 TEST_CASE("parts with more shared memory select other tiles than the pin at block 64") {

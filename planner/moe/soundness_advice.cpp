@@ -1,4 +1,4 @@
-#include "planner/moe/soundness_notes.hpp"
+#include "planner/moe/soundness_advice.hpp"
 
 #include <algorithm>
 
@@ -70,7 +70,7 @@ std::vector<std::string> sound_alternatives(const MoeRequest& request, ExpertMap
   MoeRequest packed = request;
   packed.weights.weight_layout = LayoutOverride::mma_packed;
   if (request.weights.weight_layout != LayoutOverride::mma_packed && is_sound(packed, map))
-    sound.push_back("sound in the packed weight layout");
+    sound.push_back("sound with weight_layout mma_packed");
   std::vector<std::string_view> ids;
   for (const Contract& contract : contracts()) {
     MoeRequest other = request;
