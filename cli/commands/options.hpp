@@ -10,10 +10,20 @@
 
 namespace moeplan {
 
+// One place an answer goes to, in one format.
+struct Output {
+  const Format* format = nullptr;
+  std::string path;      // "" is standard output
+  bool appends = false;  // to what the file holds
+};
+
 // Options of every command that answers with reports.
 struct ReportOptions {
-  const Format* format = nullptr;
+  std::vector<Output> outputs;  // at least one
   RenderOptions render;
+  std::string show = "all";  // the mildest level of findings that is shown, or all
+  std::string fail_on;       // the mildest level that answers no, or never; "" is the command's own default
+  bool exit_zero = false;    // an answer of no exits 0
 };
 
 // Options of every command that reads configs.
