@@ -14,6 +14,7 @@
 
 #include "cli/commands/options.hpp"
 #include "cli/commands/outputs.hpp"
+#include "cli/io/schema.hpp"
 #include "cli/log.hpp"
 #include "cli/render/color.hpp"
 #include "planner/core/contract.hpp"
@@ -74,6 +75,7 @@ struct CommandLine {
   bool probe = false;
   bool list_buffers = false;
   std::string help_topic;
+  std::string schema_name = "config";
   int verbosity = 0;
   bool version = false;
 };
@@ -244,6 +246,15 @@ void add_reconcile(CLI::App& command, CommandLine& line) {
   add_report_options(command, line);
 }
 
+void add_schema(CLI::App& command, CommandLine& line) {
+  std::vector<std::string> names;
+  for (const std::string_view name : schema_names()) names.emplace_back(name);
+  command.add_option("name", line.schema_name, "Whose schema: " + CLI::detail::join(names, ", "))
+      ->check(CLI::IsMember(names))
+      ->capture_default_str()
+      ->type_name("NAME");
+}
+
 void add_help(CLI::App& command, CommandLine& line) {
   command.add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
 }
@@ -276,8 +287,8 @@ constexpr Command kCommands[] = {
      [](CommandLine& line) {
        return run_reconcile({line.import, line.configs.report});
      }},
-    {"schema", "Print the JSON Schema of a config", [](CLI::App&, CommandLine&) {},
-     [](CommandLine&) { return run_schema(); }},
+    {"schema", "Print the JSON Schema of a config, or of an answer", add_schema,
+     [](CommandLine& line) { return run_schema(line.schema_name); }},
     {"help", "What an error word means", add_help,
      [](CommandLine& line) { return run_help(line.help_topic); }},
     {"version", "Print the version; with -v what the build is made of", add_verbosity,

@@ -74,7 +74,7 @@ ExitCode run_batch(const BatchOptions& options);
 ExitCode run_import(ImportOptions options);
 ExitCode run_reconcile(const ReconcileOptions& options);
 std::vector<std::string> import_source_names();
-ExitCode run_schema();
+ExitCode run_schema(const std::string& name);
 ExitCode run_version(bool verbose);
 ExitCode run_help(const std::string& topic);
 
