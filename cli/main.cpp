@@ -17,6 +17,7 @@
 #include "cli/io/schema.hpp"
 #include "cli/log.hpp"
 #include "cli/render/color.hpp"
+#include "cli/render/text.hpp"
 #include "planner/core/contract.hpp"
 
 namespace moeplan {
@@ -321,7 +322,7 @@ int run(int argc, char** argv) {
     // Its own exit codes start at 100; asking for help is no error.
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "error[usage]: %s\n  help: moeplan --help, or moeplan COMMAND --help\n",
-                 error.what());
+                 printable(error.what()).c_str());
     return static_cast<int>(ExitCode::usage);
   }
   if (std::ranges::count(line.configs.paths, "-") > 1) {
@@ -329,7 +330,7 @@ int run(int argc, char** argv) {
     return static_cast<int>(ExitCode::usage);
   }
   if (const std::string mistake = settle_report_options(line); !mistake.empty()) {
-    std::fprintf(stderr, "error[usage]: %s\n  help: moeplan COMMAND --help\n", mistake.c_str());
+    std::fprintf(stderr, "error[usage]: %s\n  help: moeplan COMMAND --help\n", printable(mistake).c_str());
     return static_cast<int>(ExitCode::usage);
   }
   set_verbosity(line.verbosity);

@@ -1,9 +1,11 @@
 #include "cli/commands/outputs.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "cli/io/text_file.hpp"
+#include "cli/render/text.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/text.hpp"
 
@@ -70,6 +72,9 @@ Status write_output(const Output& output, std::span<const Report> reports, std::
   if (output.appends) render.most_bytes = max_of(0, render.most_bytes - size_of(output.path));
   const std::string text = output.format->render(reports, problems, render);
   if (output.path.empty()) return write_out(text);
+  if (output.appends && text.empty() && !reports.empty())
+    std::fprintf(stderr, "warning: nothing was added to %s: it holds what a job summary may\n",
+                 printable(output.path).c_str());
   return output.appends ? append_file(output.path, text) : write_file(output.path, text);
 }
 

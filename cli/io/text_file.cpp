@@ -97,7 +97,9 @@ Status write_out(std::string_view text) {
 Status write_file(const std::string& path, std::string_view text) {
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && !S_ISREG(status.st_mode)) return write_in_place(path, text, 0);
+  // Names of open streams may stand for regular files, whose readers a new file would not reach.
+  const bool is_stream = path.starts_with("/dev/") || path.starts_with("/proc/");
+  if (is_stream || (exists && !S_ISREG(status.st_mode))) return write_in_place(path, text, O_APPEND);
   // A link stays one: what it names is replaced.
   std::error_code no_path;
   const auto target = exists ? std::filesystem::canonical(path, no_path) : std::filesystem::path(path);

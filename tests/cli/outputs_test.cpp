@@ -135,6 +135,23 @@ TEST_CASE("a file is replaced whole, appended to, and keeps its rights and its l
   CHECK(files_in(folder.path()) == std::vector<std::string>{"link", "new", "plan.json"});
 }
 
+TEST_CASE("a stream is written as one, even where it stands for a file") {
+  const TemporaryFolder folder;
+  const std::string err = folder.path() + "/err";
+  run_moeplan("version >/dev/null; ((echo before; '" MOEPLAN_BINARY
+              "' size -q -c configs/glm52.json -o table=/dev/stderr; echo behind) 2>>" +
+              err + " >&2)");
+  const std::string text = read_file(err);
+  CHECK(text.starts_with("before\nglm52: "));
+  CHECK(text.ends_with("\nbehind\n"));
+}
+
+TEST_CASE("arguments that steer a terminal are escaped in complaints about them") {
+  const Output run = run_moeplan("size -c configs/glm52.json -o \"$(printf 'a\\033[31m\\n::error::x')\"");
+  CHECK(run.exit_code == 2);
+  CHECK(contains(run.err, "\\x1b[31m\\x0a::error"));
+}
+
 TEST_CASE("a new file has the rights that the mask leaves") {
   const TemporaryFolder folder;
   run_moeplan("version; umask 027; '" MOEPLAN_BINARY "' size -c configs/glm52.json -o csv=" + folder.path() +
@@ -244,8 +261,9 @@ TEST_CASE("a summary is appended within what the runner takes of it") {
   CHECK(run_moeplan(size).exit_code == 0);
   CHECK(std::filesystem::file_size(summary) <= 1 << 20);
   CHECK(contains(read_file(summary), "are left out: a job summary holds at most 1048576 bytes."));
-  for (int i = 0; i < 3; ++i) CHECK(run_moeplan(size).exit_code == 0);
+  for (int i = 0; i < 30; ++i) CHECK(run_moeplan(size).exit_code == 0);
   CHECK(std::filesystem::file_size(summary) <= 1 << 20);
+  CHECK(contains(run_moeplan(size).err, "warning: nothing was added to " + summary));
 }
 
 TEST_CASE("colour is for tables on standard output alone, and no option or variable reaches another format") {
