@@ -135,6 +135,18 @@ TEST_CASE("a file is replaced whole, appended to, and keeps its rights and its l
   CHECK(files_in(folder.path()) == std::vector<std::string>{"link", "new", "plan.json"});
 }
 
+TEST_CASE("a file that is cut short is not kept, and the old one stays") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("plan.json", "old");
+  const Output run = run_moeplan("version >/dev/null; (trap '' XFSZ; ulimit -f 1; '" MOEPLAN_BINARY
+                                 "' size -c configs/glm52.json -o json=" +
+                                 file + ")");
+  CHECK(run.exit_code == 3);
+  CHECK(contains(run.err, "File too large"));
+  CHECK(read_file(file) == "old");
+  CHECK(files_in(folder.path()) == std::vector<std::string>{"plan.json"});
+}
+
 TEST_CASE("a stream is written as one, even where it stands for a file") {
   const TemporaryFolder folder;
   const std::string err = folder.path() + "/err";
