@@ -56,20 +56,17 @@ class Page {
     add(text);
     if (is_full_) ++rows_left_out_;
   }
-  // Sections are folded or not as a whole.
-  void open_fold(std::string_view summary) {
-    if (!is_full_) {
-      ++depth_;
-      add(concat("\n<details><summary>", summary, "</summary>\n\n"));
-      if (is_full_) --depth_;
-    }
+  // Whether the fold was opened: only then it is closed.
+  [[nodiscard]] bool open_fold(std::string_view summary) {
+    ++depth_;
+    add(concat("\n<details><summary>", summary, "</summary>\n\n"));
+    if (is_full_) --depth_;
+    return !is_full_;
   }
-  void close_fold(bool was_opened) {
-    if (!was_opened) return;
+  void close_fold() {
     --depth_;
     out_ += kFoldEnd;
   }
-  i64 depth() const { return depth_; }
 
   std::string finish() && {
     if (!is_full_) return std::move(out_);
@@ -113,11 +110,9 @@ void add_table(Page& page, const Table& table) {
     page.add_row(row_of(columns, [&](const PeopleColumn& column) { return inline_text(column.texts[i]); }));
   for (const Row& row : table.rows) {
     for (const Table& detail : row.details) {
-      const i64 depth = page.depth();
-      page.open_fold(html_text(detail.title.empty() ? detail.key : detail.title));
-      const bool was_opened = page.depth() > depth;
+      const bool is_open = page.open_fold(html_text(detail.title.empty() ? detail.key : detail.title));
       add_table(page, detail);
-      page.close_fold(was_opened);
+      if (is_open) page.close_fold();
     }
   }
 }
