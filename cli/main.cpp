@@ -13,7 +13,11 @@
 #include <tuple>
 
 #include "cli/commands/options.hpp"
+#include "cli/commands/outputs.hpp"
+#include "cli/io/schema.hpp"
 #include "cli/log.hpp"
+#include "cli/render/color.hpp"
+#include "cli/render/text.hpp"
 #include "planner/core/contract.hpp"
 
 namespace moeplan {
@@ -51,11 +55,29 @@ std::string check_count(const std::string& text) {
   return fine ? "" : "write a whole number from 0 to 999999999";
 }
 
+std::string check_output(const std::string& text) {
+  const auto output = parse_output(text);
+  const auto* mistake = std::get_if<std::string>(&output);
+  return mistake ? *mistake : "";
+}
+
+constexpr std::pair<const char*, Units> kUnits[] = {
+    {"bytes", Units::bytes}, {"MiB", Units::mib}, {"GiB", Units::gib}, {"auto", Units::automatic}};
+
+std::vector<std::string> unit_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, units] : kUnits) names.emplace_back(name);
+  return names;
+}
+
 struct CommandLine {
   ConfigOptions configs;
   BatchOptions batch;
   ImportOptions import;
-  std::string format = "table";
+  std::vector<std::string> outputs;
+  std::string format;
+  std::string units;
+  bool no_color = false;
   std::string explain_topic;
   bool with_steps = false;
   AuditOptions audit;
@@ -63,6 +85,7 @@ struct CommandLine {
   bool probe = false;
   bool list_buffers = false;
   std::string help_topic;
+  std::string schema_name = "config";
   int verbosity = 0;
   bool version = false;
 };
@@ -71,17 +94,48 @@ void add_verbosity(CLI::App& command, CommandLine& line) {
   command.add_flag("-v", line.verbosity, "Say on stderr what is done; -vv for details");
 }
 
+// What the options of every report come to. Returns what is wrong with them.
+std::string settle_report_options(CommandLine& line) {
+  ReportOptions& report = line.configs.report;
+  if (!line.format.empty()) line.outputs.insert(line.outputs.begin(), line.format);
+  if (line.outputs.empty()) line.outputs.emplace_back("table");
+  for (const std::string& text : line.outputs) report.outputs.push_back(std::get<Output>(parse_output(text)));
+  for (const auto& [name, units] : kUnits) {
+    if (line.units == name) report.render.units = units;
+  }
+  report.render.color = !line.no_color && wants_color({.no_color = std::getenv("NO_COLOR"),
+                                                       .clicolor = std::getenv("CLICOLOR"),
+                                                       .clicolor_force = std::getenv("CLICOLOR_FORCE"),
+                                                       .term = std::getenv("TERM"),
+                                                       .is_terminal = isatty(STDOUT_FILENO) == 1});
+  return conflict_of(report.outputs);
+}
+
 // How a command prints its reports.
 void add_report_options(CLI::App& command, CommandLine& line) {
-  command.add_option("--format", line.format, "How to print the answer")
-      ->check(CLI::IsMember(format_names()))
-      ->capture_default_str();
+  ReportOptions& report = line.configs.report;
   command
-      .add_option("--width", line.configs.report.render.width,
-                  "Columns to print in (default: COLUMNS, else 100)")
+      .add_option(
+          "-o,--output", line.outputs,
+          "How and where to print: FMT, FMT=FILE, or FMT+=FILE to append; repeatable (default: table)")
+      ->check(check_output)
+      ->allow_extra_args(false)
+      ->take_all()
+      ->type_name("FMT[=FILE]");
+  command.add_option("--format", line.format, "Short for -o FMT")->check(CLI::IsMember(format_names()));
+  command.add_option("--units", line.units, "How tables show bytes (default: bytes, and MiB beside them)")
+      ->check(CLI::IsMember(unit_names()));
+  command.add_option("--show", report.show, "The mildest findings to show")
+      ->check(CLI::IsMember({"all", "note", "warning", "error"}))
+      ->capture_default_str();
+  command.add_option("--fail-on", report.fail_on, "The mildest finding that exits 1 (default: never)")
+      ->check(CLI::IsMember({"error", "warning", "note", "never"}));
+  command.add_flag("--exit-zero", report.exit_zero, "Exit 0 where the answer is no, too");
+  command.add_flag("--no-color", line.no_color, "No colour, whatever the terminal and environment say");
+  command.add_option("--width", report.render.width, "Columns to print in (default: COLUMNS, else 100)")
       ->check(CLI::Range(20, 10'000));
-  command.add_flag("--ascii", line.configs.report.render.ascii, "No glyphs beyond ASCII");
-  command.add_flag("-q,--quiet", line.configs.report.render.quiet, "The verdict line alone");
+  command.add_flag("--ascii", report.render.ascii, "No glyphs beyond ASCII");
+  command.add_flag("-q,--quiet", report.render.quiet, "The verdict line alone");
   add_verbosity(command, line);
 }
 
@@ -242,6 +296,15 @@ void add_reconcile(CLI::App& command, CommandLine& line) {
   add_report_options(command, line);
 }
 
+void add_schema(CLI::App& command, CommandLine& line) {
+  std::vector<std::string> names;
+  for (const std::string_view name : schema_names()) names.emplace_back(name);
+  command.add_option("name", line.schema_name, "Whose schema: " + CLI::detail::join(names, ", "))
+      ->check(CLI::IsMember(names))
+      ->capture_default_str()
+      ->type_name("NAME");
+}
+
 void add_help(CLI::App& command, CommandLine& line) {
   command.add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
 }
@@ -284,8 +347,8 @@ constexpr Command kCommands[] = {
      [](CommandLine& line) {
        return run_reconcile({line.import, line.configs.report});
      }},
-    {"schema", "Print the JSON Schema of a config", [](CLI::App&, CommandLine&) {},
-     [](CommandLine&) { return run_schema(); }},
+    {"schema", "Print the JSON Schema of a config, or of an answer", add_schema,
+     [](CommandLine& line) { return run_schema(line.schema_name); }},
     {"help", "What an error word means", add_help,
      [](CommandLine& line) { return run_help(line.help_topic); }},
     {"version", "Print the version; with -v what the build is made of", add_verbosity,
@@ -318,17 +381,18 @@ int run(int argc, char** argv) {
     // Its own exit codes start at 100; asking for help is no error.
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "error[usage]: %s\n  help: moeplan --help, or moeplan COMMAND --help\n",
-                 error.what());
+                 printable(error.what()).c_str());
     return static_cast<int>(ExitCode::usage);
   }
   if (std::ranges::count(line.configs.paths, "-") > 1) {
     std::fputs("error[usage]: standard input can be read once\n  help: give -c - once\n", stderr);
     return static_cast<int>(ExitCode::usage);
   }
-  set_verbosity(line.verbosity);
-  for (const Format& format : formats()) {
-    if (format.name == line.format) line.configs.report.format = &format;
+  if (const std::string mistake = settle_report_options(line); !mistake.empty()) {
+    std::fprintf(stderr, "error[usage]: %s\n  help: moeplan COMMAND --help\n", printable(mistake).c_str());
+    return static_cast<int>(ExitCode::usage);
   }
+  set_verbosity(line.verbosity);
 
   if (line.version) return static_cast<int>(run_version(line.verbosity > 0));
   for (const Command& command : kCommands) {

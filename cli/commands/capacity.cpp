@@ -441,10 +441,12 @@ ExitCode run_capacity(const CapacityOptions& options) {
     log_info(concat("read ", config.name, ": ", config.text.size(), " bytes"));
     if (config.problems.empty()) {
       auto answer = capacity_report(config.deployment, options, gpus);
-      if (answer)
+      if (answer) {
+        locate_findings(*answer, config);
         reports.push_back(std::move(*answer));
-      else
+      } else {
         config.add(answer.error());
+      }
     }
     problems.insert(problems.end(), config.problems.begin(), config.problems.end());
   }

@@ -2,29 +2,89 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
+#include "cli/commands/outputs.hpp"
 #include "cli/io/text_file.hpp"
 
 namespace moeplan {
+namespace {
+
+// Whether a finding is at or above a threshold: a level, "all" or "never".
+bool reaches(const Finding& finding, std::string_view threshold) {
+  if (threshold == "all") return true;
+  if (threshold == "never" || threshold.empty()) return false;
+  return severity_of(finding.level) >= severity_of(threshold);
+}
+
+bool answers_no(const Report& report, const ReportOptions& options) {
+  return report.answered_no || std::ranges::any_of(report.findings, [&](const Finding& finding) {
+           return reaches(finding, options.fail_on);
+         });
+}
+
+// The working folder, and the folder that paths in SARIF and annotations are relative to: the repository's,
+// else the working folder itself.
+void locate_working_folder(RenderOptions& options) {
+  std::error_code ignored;
+  const auto here = std::filesystem::current_path(ignored);
+  options.working_folder = options.root_folder = here.string();
+  for (auto folder = here; folder.has_relative_path(); folder = folder.parent_path()) {
+    if (!std::filesystem::exists(folder / ".git", ignored)) continue;
+    options.root_folder = folder.string();
+    return;
+  }
+}
+
+void complain(const Error& error) {
+  const Problem problem{error, {}};
+  std::fputs(render_problems({&problem, 1}).c_str(), stderr);
+}
+
+}  // namespace
 
 ExitCode print(std::string_view text) {
   const auto written = write_out(text);
   if (written) return ExitCode::ok;
-  const Problem problem{written.error(), {}};
-  std::fputs(render_problems({&problem, 1}).c_str(), stderr);
+  complain(written.error());
   return ExitCode::input;
 }
 
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options) {
-  const Format& format = *options.format;
-  if (!reports.empty() || format.renders_problems) {
-    if (const ExitCode code = print(format.render(reports, problems, options.render)); code != ExitCode::ok)
-      return code;
+  std::vector<Report> shown(reports.begin(), reports.end());
+  for (Report& report : shown)
+    std::erase_if(report.findings, [&](const Finding& finding) { return !reaches(finding, options.show); });
+  RenderOptions render = options.render;
+  locate_working_folder(render);
+
+  // Standard output comes last: whoever reads it may stop early, and files are whole by then.
+  std::vector<Output> outputs = options.outputs;
+  std::ranges::stable_partition(outputs, [](const Output& output) { return !output.path.empty(); });
+  bool all_written = true;
+  bool problems_are_told = problems.empty();
+  for (const Output& output : outputs) {
+    const bool is_printed = output.path.empty();
+    if (is_printed && output.format->renders_problems) problems_are_told = true;
+    if (is_printed && reports.empty() && !output.format->renders_problems) continue;
+    if (const auto written = write_output(output, shown, problems, render); !written) {
+      complain(written.error());
+      all_written = false;
+    }
   }
-  if (!problems.empty() && !format.renders_problems) std::fputs(render_problems(problems).c_str(), stderr);
-  if (!problems.empty()) return ExitCode::input;
-  return std::ranges::any_of(reports, &Report::answered_no) ? ExitCode::no : ExitCode::ok;
+  if (!problems_are_told) std::fputs(render_problems(problems).c_str(), stderr);
+  if (!problems.empty() || !all_written) return ExitCode::input;
+  const bool no = std::ranges::any_of(reports, [&](const Report& r) { return answers_no(r, options); });
+  return no && !options.exit_zero ? ExitCode::no : ExitCode::ok;
+}
+
+void locate_findings(Report& report, const Config& config) {
+  report.source = config.name;
+  for (Finding& finding : report.findings) {
+    const Place place = config.document.place_in_file(finding.pointer);
+    finding.line = place.line;
+    finding.column = place.column;
+  }
 }
 
 ExitCode answer_configs(const ConfigOptions& options,
@@ -37,12 +97,14 @@ ExitCode answer_configs(const ConfigOptions& options,
     const PlannedConfig& planned = configs.back();
     if (planned.ok()) {
       auto answer = report(planned);
-      if (answer)
+      if (answer) {
+        locate_findings(*answer, *planned.config);
         reports.push_back(std::move(*answer));
-      else if (answer.error().pointer.empty())
+      } else if (answer.error().pointer.empty()) {
         problems.push_back({answer.error(), {}});  // about the command line
-      else
+      } else {
         planned.config->add(answer.error());
+      }
     }
     problems.insert(problems.end(), planned.config->problems.begin(), planned.config->problems.end());
   }

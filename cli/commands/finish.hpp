@@ -13,10 +13,13 @@ namespace moeplan {
 // Prints a text; when it cannot be written, says so on stderr.
 ExitCode print(std::string_view text);
 
-// Prints reports, and the problems that stood in the way of others, in the chosen format. A report that
-// answers no exits 1, a problem 3.
+// Writes reports, and the problems that stood in the way of others, to every output. A report that answers
+// no, or has a finding that options.fail_on names, exits 1; a problem exits 3. The formats change neither.
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options);
+
+// Notes which config a report answers about, and where its findings stand there.
+void locate_findings(Report& report, const Config& config);
 
 // One report for each config, in their order; the problems of those that have none. An error of `report`
 // points into its config.

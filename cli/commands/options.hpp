@@ -11,10 +11,20 @@
 
 namespace moeplan {
 
+// One place an answer goes to, in one format.
+struct Output {
+  const Format* format = nullptr;
+  std::string path;      // "" is standard output
+  bool appends = false;  // to what the file holds
+};
+
 // Options of every command that answers with reports.
 struct ReportOptions {
-  const Format* format = nullptr;
+  std::vector<Output> outputs;  // at least one
   RenderOptions render;
+  std::string show = "all";  // the mildest level of findings that is shown, or all
+  std::string fail_on;       // the mildest level that answers no, or never; "" is the command's own default
+  bool exit_zero = false;    // an answer of no exits 0
 };
 
 // Options of every command that reads configs.
@@ -81,7 +91,7 @@ ExitCode run_batch(const BatchOptions& options);
 ExitCode run_import(ImportOptions options);
 ExitCode run_reconcile(const ReconcileOptions& options);
 std::vector<std::string> import_source_names();
-ExitCode run_schema();
+ExitCode run_schema(const std::string& name);
 ExitCode run_version(bool verbose);
 ExitCode run_help(const std::string& topic);
 

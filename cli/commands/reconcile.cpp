@@ -61,6 +61,7 @@ Report report_of(const EngineLog& log, const Import& import, const KnownDeployme
   Report report;
   report.answered_no = mismatches > 0;
   report.schema = "moeplan.reconcile/1";
+  report.source = log.name;
   report.verdict = verdict_of(base_name(log.name), figures, matches, mismatches);
   const ImportRow* contract = find_row(import, "/contract");
   report.facts = {{"name", std::string(base_name(log.name))},

@@ -1,6 +1,7 @@
 // moeplan version: what this build is made of and which contracts it knows.
 #include "cli/build_info.hpp"
 #include "cli/commands/finish.hpp"
+#include "cli/io/schema.hpp"
 #include "planner/core/contract.hpp"
 #include "planner/core/text.hpp"
 
@@ -14,7 +15,7 @@ ExitCode run_version(bool verbose) {
     out += concat("build type  ", kBuildInfo.build_type, "\n");
     out += concat("libraries   ", kBuildInfo.libraries, "\n");
     for (const Contract& contract : contracts()) out += concat("contract    ", contract.id, "\n");
-    out += "schemas     moeplan.config/1, moeplan.plan/1, moeplan.errors/1\n";
+    for (const std::string_view name : schema_names()) out += concat("schema      moeplan.", name, "/1\n");
   }
   return print(out);
 }

@@ -444,6 +444,13 @@ Place JsonDocument::key_place(const JsonNode& node) const {
   return place_at(node.source, node.key_begin, node.key_begin + node.key_size + 2);
 }
 
+Place JsonDocument::place_in_file(std::string_view pointer) const {
+  const JsonNode* node = &find_nearest(pointer);
+  // The root is always of the first source.
+  while (node->source != 0) node = &nodes_[node->parent];
+  return key_place(*node);
+}
+
 Result<std::vector<std::string>> split_pointer(std::string_view pointer) {
   std::vector<std::string> tokens;
   if (pointer.empty()) return tokens;

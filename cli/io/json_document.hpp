@@ -72,6 +72,9 @@ class JsonDocument {
   std::string pointer(const JsonNode& node) const;
   Place place(const JsonNode& node) const;
   Place key_place(const JsonNode& node) const;
+  // Where the value at `pointer`, or its nearest ancestor, stands in the first source: what another source
+  // set has no place in the file.
+  Place place_in_file(std::string_view pointer) const;
   Place error_place() const { return error_place_; }
 
  private:

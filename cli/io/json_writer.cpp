@@ -39,7 +39,13 @@ std::size_t append_escaped(std::string& out, std::string_view rest) {
     out += "\\ufffd";
     return 1;
   }
-  out += rest.substr(0, length);
+  const char32_t steering = utf8_code(rest, length);
+  if (is_steering(steering)) {
+    out += "\\u";
+    for (int shift = 12; shift >= 0; shift -= 4) out += kHex[steering >> shift & 15];
+  } else {
+    out += rest.substr(0, length);
+  }
   return length;
 }
 
@@ -100,6 +106,13 @@ JsonWriter& JsonWriter::key(std::string_view name) {
   out_ += '"';
   out_ += name;
   out_ += style_ == Style::indented ? "\": " : "\":";
+  behind_key_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::text_key(std::string_view text) {
+  value(text);
+  out_ += style_ == Style::indented ? ": " : ":";
   behind_key_ = true;
   return *this;
 }

@@ -35,6 +35,8 @@ class JsonWriter {
 
   // Keys are our own words: they are not escaped.
   JsonWriter& key(std::string_view name);
+  // A key that is somebody's text.
+  JsonWriter& text_key(std::string_view text);
   JsonWriter& value(std::string_view text);
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(i64 number);

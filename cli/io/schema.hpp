@@ -1,11 +1,20 @@
-// JSON Schemas written from the field tables, so that they cannot fall behind the readers.
+// JSON Schemas of what moeplan reads and writes. The config's follows from the field tables, so that it
+// cannot fall behind the reader; a test holds the reports' to what commands print.
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace moeplan {
 
-// The schema of a config, moeplan.config/1, as indented JSON with a final newline.
+// Names of the schemas: "config", then the kinds of reports, "reports" and "errors".
+std::vector<std::string_view> schema_names();
+
+// That schema as indented JSON with a final newline; "" for a name that is none.
+std::string schema_named(std::string_view name);
+
+// The schema of a config, moeplan.config/1.
 std::string config_schema();
 
 }  // namespace moeplan

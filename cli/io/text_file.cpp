@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "cli/io/json_document.hpp"
 #include "planner/core/text.hpp"
@@ -32,6 +35,43 @@ Result<std::string> read_all(int descriptor, const std::string& name) {
   }
 }
 
+Error unwritable(const std::string& path, int error_number) {
+  const bool no_folder = error_number == ENOENT || error_number == ENOTDIR;
+  return Error{ErrorCode::unwritable, "", concat("cannot write ", path, ": ", std::strerror(error_number)),
+               no_folder                ? "make its folder first"
+               : error_number == ENOSPC ? "free some space, or write elsewhere"
+                                        : "write where you may, for example to another folder"};
+}
+
+// 0, or the error number.
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(descriptor, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return 0;
+}
+
+// Writes to what is there, or to a new file.
+Status write_in_place(const std::string& path, std::string_view text, int flags) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  if (descriptor < 0) return unwritable(path, errno);
+  int error_number = write_all(descriptor, text);
+  if (::close(descriptor) != 0 && error_number == 0) error_number = errno;
+  if (error_number != 0) return unwritable(path, error_number);
+  return Ok{};
+}
+
+// The rights of a file that is there, else of a new one.
+mode_t rights_of(const struct stat* existing) {
+  if (existing) return existing->st_mode & 07777;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
 }  // namespace
 
 Result<std::string> read_text(const std::string& path) {
@@ -47,15 +87,39 @@ Result<std::string> read_text(const std::string& path) {
 }
 
 Status write_out(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t put = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0)
-      return Error{ErrorCode::unwritable, "", concat("cannot write standard output: ", std::strerror(errno)),
-                   ""};
-    text.remove_prefix(static_cast<std::size_t>(put));
-  }
-  return Ok{};
+  const int error_number = write_all(STDOUT_FILENO, text);
+  if (error_number == 0) return Ok{};
+  // Where the signal is ignored, as under some runners, a closed pipe is as quiet.
+  if (error_number == EPIPE) _exit(128 + SIGPIPE);
+  return unwritable("standard output", error_number);
+}
+
+Status write_file(const std::string& path, std::string_view text) {
+  struct stat status {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  // Names of open streams may stand for regular files, whose readers a new file would not reach.
+  const bool is_stream = path.starts_with("/dev/") || path.starts_with("/proc/");
+  if (is_stream || (exists && !S_ISREG(status.st_mode))) return write_in_place(path, text, O_APPEND);
+  // A link stays one: what it names is replaced.
+  std::error_code no_path;
+  const auto target = exists ? std::filesystem::canonical(path, no_path) : std::filesystem::path(path);
+  if (no_path) return unwritable(path, no_path.value());
+
+  std::string temporary = target.string() + ".XXXXXX";
+  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return unwritable(path, errno);
+  int error_number = write_all(descriptor, text);
+  if (error_number == 0 && ::fchmod(descriptor, rights_of(exists ? &status : nullptr)) != 0)
+    error_number = errno;
+  if (::close(descriptor) != 0 && error_number == 0) error_number = errno;
+  if (error_number == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error_number = errno;
+  if (error_number == 0) return Ok{};
+  ::unlink(temporary.c_str());
+  return unwritable(path, error_number);
+}
+
+Status append_file(const std::string& path, std::string_view text) {
+  return write_in_place(path, text, O_CREAT | O_APPEND);
 }
 
 }  // namespace moeplan

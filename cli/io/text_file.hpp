@@ -15,4 +15,11 @@ Result<std::string> read_text(const std::string& path);
 // ends the process quietly.
 Status write_out(std::string_view text);
 
+// Writes a file whole or not at all: readers see the old text or the new one. A device or a pipe is written
+// as it is.
+Status write_file(const std::string& path, std::string_view text);
+
+// Adds to the end of a file, which is made when it is not there.
+Status append_file(const std::string& path, std::string_view text);
+
 }  // namespace moeplan

@@ -31,4 +31,19 @@ inline std::size_t utf8_length(std::string_view text) {
   return length;
 }
 
+// The code point of the well-formed character of `length` bytes at the front of `text`.
+inline char32_t utf8_code(std::string_view text, std::size_t length) {
+  constexpr unsigned char kLeadBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  char32_t code = static_cast<unsigned char>(text[0]) & kLeadBits[length];
+  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
+  return code;
+}
+
+// Characters that do not print but steer what shows them: controls (C0, DEL, C1), bidi controls, and the two
+// separators that some readers take for line ends.
+constexpr bool is_steering(char32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E || code == 0x200F ||
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
 }  // namespace moeplan

@@ -1,9 +1,9 @@
 // Reports as JSON: integers and texts only, declaration order, the same bytes for the same report.
-#include "cli/io/json_writer.hpp"
+#include "cli/render/json.hpp"
+
 #include "cli/render/render.hpp"
 
 namespace moeplan {
-namespace {
 
 void write_cell(JsonWriter& json, const Cell& cell) {
   if (const auto* truth = std::get_if<bool>(&cell)) {
@@ -20,6 +20,38 @@ void write_cell(JsonWriter& json, const Cell& cell) {
     json.null();
   }
 }
+
+void write_finding(JsonWriter& json, const Finding& finding) {
+  json.member("rule", finding.rule);
+  json.member("level", finding.level);
+  json.member("bytes", finding.bytes);
+  json.member("pointer", finding.pointer);
+  json.member("message", finding.message);
+  json.member("remedy", finding.remedy);
+  json.member("line", finding.line);
+  json.member("column", finding.column);
+}
+
+void write_facts(JsonWriter& json, std::span<const Fact> facts) {
+  for (const auto& [key, value] : facts) {
+    // Totals of plans carry the plans' names.
+    json.text_key(key);
+    write_cell(json, value);
+  }
+}
+
+void write_problem(JsonWriter& json, const Problem& problem) {
+  const auto& [error, place] = problem;
+  json.member("code", name_of(error.code));
+  json.member("pointer", error.pointer);
+  json.member("file", place.source);
+  json.member("line", place.line);
+  json.member("column", place.column);
+  json.member("message", error.message);
+  json.member("help", error.help);
+}
+
+namespace {
 
 void write_table(JsonWriter& json, const Table& table) {
   json.key(table.key).begin_array();
@@ -40,45 +72,21 @@ void write_report(JsonWriter& json, const Report& report) {
   json.begin_object();
   json.member("schema", report.schema);
   json.member("verdict", report.verdict);
-  for (const auto& [key, value] : report.facts) {
-    json.key(key);
-    write_cell(json, value);
-  }
+  write_facts(json, report.facts);
   json.key("totals").begin_object();
-  for (const auto& [key, value] : report.totals) {
-    json.key(key);
-    write_cell(json, value);
-  }
+  write_facts(json, report.totals);
   json.end_object();
   for (const Table& table : report.tables) write_table(json, table);
   json.key("findings").begin_array();
   for (const Finding& finding : report.findings) {
     json.begin_object();
-    json.member("rule", finding.rule);
-    json.member("level", finding.level);
-    json.member("bytes", finding.bytes);
-    json.member("pointer", finding.pointer);
-    json.member("message", finding.message);
-    json.member("remedy", finding.remedy);
+    write_finding(json, finding);
     json.end_object();
   }
   json.end_array();
   json.key("notes").begin_array();
   for (const std::string& note : report.notes) json.value(std::string_view(note));
   json.end_array();
-  json.end_object();
-}
-
-void write_problem(JsonWriter& json, const Problem& problem) {
-  const auto& [error, place] = problem;
-  json.begin_object();
-  json.member("code", name_of(error.code));
-  json.member("pointer", error.pointer);
-  json.member("file", place.source);
-  json.member("line", place.line);
-  json.member("column", place.column);
-  json.member("message", error.message);
-  json.member("help", error.help);
   json.end_object();
 }
 
@@ -95,7 +103,11 @@ std::string render_json(std::span<const Report> reports, std::span<const Problem
     json.member("schema", problems.empty() ? "moeplan.reports/1" : "moeplan.errors/1");
     if (!problems.empty()) {
       json.key("errors").begin_array();
-      for (const Problem& problem : problems) write_problem(json, problem);
+      for (const Problem& problem : problems) {
+        json.begin_object();
+        write_problem(json, problem);
+        json.end_object();
+      }
       json.end_array();
     }
     if (!reports.empty()) {

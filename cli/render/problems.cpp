@@ -22,7 +22,7 @@ Excerpt excerpt_of(const Place& place) {
 
   i64 column = 1;
   std::string window;
-  i64 mark_begin = 0;
+  i64 mark_begin = 0, mark_width = 0;
   const i64 first = max_of(1, place.column - kBefore);
   const i64 last = place.column + kAfter;
   for (std::size_t i = 0; i < line.size(); ++column) {
@@ -32,17 +32,17 @@ Excerpt excerpt_of(const Place& place) {
     if (column >= first && column <= last) {
       const std::string shown = printable(std::string_view(line).substr(i, length));
       if (column < place.column) mark_begin += display_width(shown);
+      if (column >= place.column && column < place.column + place.width) mark_width += display_width(shown);
       window += shown;
     }
     i += length;
   }
-  const i64 columns = column - 1;
   if (first > 1) {
     window = "…" + window;
     ++mark_begin;
   }
-  if (last < columns) window += "…";
-  return {window, mark_begin, min_of(place.width, max_of(1, min_of(last, columns) - place.column + 1))};
+  if (last < column - 1) window += "…";
+  return {window, mark_begin, max_of(1, mark_width)};
 }
 
 void append_problem(std::string& out, const Problem& problem) {
@@ -73,6 +73,8 @@ std::string render_problems(std::span<const Problem> problems) {
     if (i > 0) out += "\n";
     append_problem(out, problems[i]);
   }
+  // A line is shown character by character, which hides this command of workflow runners from printable().
+  for (std::size_t at = 0; (at = out.find("##[", at)) != std::string::npos;) out.replace(at, 1, "\\x23");
   if (problems.size() >= kMaxProblems)
     out += concat("\nonly the first ", kMaxProblems, " mistakes of an input are shown\n");
   return out;

@@ -12,10 +12,21 @@
 
 namespace moeplan {
 
+// How tables show bytes.
+enum class Units { bytes_and_mib, bytes, mib, gib, automatic };
+
+// What the runner takes of one job summary.
+constexpr i64 kSummaryBytes = i64{1} << 20;
+
 struct RenderOptions {
   i64 width = 100;     // columns of the terminal; bars that do not fit are left out
   bool ascii = false;  // no glyphs beyond ASCII
   bool quiet = false;  // the verdict alone
+  bool color = false;  // verdict and levels of a table in colour
+  Units units = Units::bytes_and_mib;
+  i64 most_bytes = kSummaryBytes;  // markdown ends at a whole row before it is longer
+  // Absolute; a file's path is given relative to the root folder.
+  std::string working_folder, root_folder;
 };
 
 // Reports in, in the order of their configs, and the mistakes of configs that have none; text out.
@@ -33,8 +44,29 @@ std::span<const Format> formats();
 std::string render_table(std::span<const Report> reports, std::span<const Problem>,
                          const RenderOptions& options);
 // One report as such; several, or problems, in one object: {"schema", "errors"?, "reports"?}.
-std::string render_json(std::span<const Report> reports, std::span<const Problem>,
+std::string render_json(std::span<const Report> reports, std::span<const Problem> problems,
                         const RenderOptions& options);
+// Every row of every table, an object a line.
+std::string render_jsonl(std::span<const Report> reports, std::span<const Problem> problems,
+                         const RenderOptions& options);
+// Every row of every table under one header, RFC 4180.
+std::string render_csv(std::span<const Report> reports, std::span<const Problem>,
+                       const RenderOptions& options);
+// The same with tabs between cells.
+std::string render_tsv(std::span<const Report> reports, std::span<const Problem>,
+                       const RenderOptions& options);
+// For comments and job summaries.
+std::string render_markdown(std::span<const Report> reports, std::span<const Problem> problems,
+                            const RenderOptions& options);
+// A testsuite a report, a testcase a rule.
+std::string render_junit(std::span<const Report> reports, std::span<const Problem> problems,
+                         const RenderOptions& options);
+// SARIF 2.1.0.
+std::string render_sarif(std::span<const Report> reports, std::span<const Problem> problems,
+                         const RenderOptions& options);
+// Workflow commands that annotate files.
+std::string render_github(std::span<const Report> reports, std::span<const Problem> problems,
+                          const RenderOptions& options);
 
 // "error[code]: message" with its place, the line and a marker under it, and the remedy.
 std::string render_problems(std::span<const Problem> problems);

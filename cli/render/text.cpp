@@ -7,12 +7,11 @@
 
 namespace moeplan {
 
-std::string mebibytes(i64 bytes) {
-  constexpr i64 kMebibyte = i64{1} << 20;
+std::string in_units(i64 bytes, i64 unit) {
   const i64 magnitude = bytes < 0 ? -bytes : bytes;
   // Whole and remainder apart: bytes * 100 would overflow long before bytes do.
-  i64 whole = magnitude / kMebibyte;
-  i64 hundredths = (magnitude % kMebibyte * 100 + kMebibyte / 2) / kMebibyte;
+  i64 whole = magnitude / unit;
+  i64 hundredths = (magnitude % unit * 100 + unit / 2) / unit;
   if (hundredths == 100) {
     ++whole;
     hundredths = 0;
@@ -21,29 +20,18 @@ std::string mebibytes(i64 bytes) {
   return concat(is_negative ? "-" : "", grouped(whole), hundredths < 10 ? ".0" : ".", hundredths);
 }
 
-i64 display_width(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-}
-
-namespace {
-
-// U+202A..202E and U+2066..2069 reorder what follows them on a terminal.
-bool is_bidi_control(std::string_view character) {
-  return (character >= "\xE2\x80\xAA" && character <= "\xE2\x80\xAE") ||
-         (character >= "\xE2\x81\xA6" && character <= "\xE2\x81\xA9");
-}
-
-}  // namespace
+std::string mebibytes(i64 bytes) { return in_units(bytes, i64{1} << 20); }
 
 std::string printable(std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out;
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    const std::size_t length = utf8_length(text.substr(i));
-    const bool is_control = byte < 0x20 || byte == 0x7F ||
-                            (length == 2 && byte == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
-    if (length == 0 || is_control || is_bidi_control(text.substr(i, length))) {
+    const std::string_view rest = text.substr(i);
+    const std::size_t length = utf8_length(rest);
+    const bool is_command = (i == begin && rest.starts_with("::")) || rest.starts_with("##[");
+    if (length == 0 || is_command || is_steering(utf8_code(rest, length))) {
       out += "\\x";
       out += kHex[byte >> 4];
       out += kHex[byte & 15];

@@ -69,13 +69,26 @@ struct Fact {
   Cell value;
 };
 
+// Levels of a finding, mildest first.
+inline constexpr std::string_view kLevels[] = {"note", "warning", "error"};
+
+// The level's place among kLevels.
+inline int severity_of(std::string_view level) {
+  int severity = 0;
+  while (severity < 3 && kLevels[severity] != level) ++severity;
+  MOEPLAN_CHECK(severity < 3, "a finding without a level");
+  return severity;
+}
+
 struct Finding {
   std::string rule;     // a stable word
-  std::string level;    // note, warning or error
+  std::string level;    // one of kLevels
   std::string pointer;  // into the config
   std::string message;
   std::string remedy;
   i64 bytes = 0;  // what it costs a rank; 0 where it costs no memory
+  i64 line = 0;   // where the report's source says it, from 1; 0 where no file does
+  i64 column = 0;
 };
 
 struct Report {
@@ -83,6 +96,7 @@ struct Report {
   std::string verdict;       // the answer in one line
   bool answered_no = false;  // the question was answered with no: exit code 1, in every format
   std::string subject;       // what it is about, one line
+  std::string source;        // the file it answers about, as its user named it; "stdin"
   std::vector<Fact> facts;   // for programs
   std::vector<Fact> totals;  // for programs
   std::vector<Table> tables;
