@@ -78,7 +78,9 @@ bool is_present(Presence when, CorePresence presence) {
   return false;
 }
 
-// Direct top-k gives every route a block of its own: the slots each block size then indexes.
+}  // namespace
+
+// Direct top-k gives every route a block of its own.
 void direct_slots_of(const W4a16Plan& plan, i64 tokens, i64 (&slots)[kBlockSizeCount]) {
   if (!plan.request->contract->direct_top_k_scratch || plan.weights.layout != WeightLayout::packed) return;
   const auto& weights = plan.request->weights;
@@ -99,6 +101,8 @@ BlockRange block_range_of(const W4a16Plan& plan, i64 tokens) {
   if (plan.request->contract->unpinned_blocks == UnpinnedBlocks::all) return kAllBlocks;
   return reachable_blocks(tokens, plan.top_k, plan.experts);
 }
+
+namespace {
 
 i64 route_experts(RouteExperts rule, i64 weights_experts, i64 router_experts) {
   switch (rule) {
@@ -167,6 +171,21 @@ bool small_m_direct_applies(const SmallMShape& s) {
   return takes_limit || !s.has_swiglu_limit;
 }
 
+SmallMShape small_m_shape(const W4a16Plan& plan, i64 tokens) {
+  const MoeRequest& request = *plan.request;
+  return {.tokens = tokens,
+          .top_k = plan.top_k,
+          .hidden = request.weights.hidden_size,
+          .intermediate = request.weights.intermediate_size,
+          .experts = plan.experts,
+          .activation = request.weights.activation,
+          .io_dtype = request.weights.io_dtype,
+          .layout = *plan.weights.layout,
+          .scale_format = plan.weights.scale_format,
+          .apply_router_weight_on_input = request.capacity.apply_router_weight_on_input.value_or(false),
+          .has_swiglu_limit = request.capacity.swiglu_limit.has_value()};
+}
+
 W4a16Plan prepare_w4a16(const MoeRequest& request, const WeightPlan& weights, std::span<const i64> counts) {
   const Contract& contract = *request.contract;
   const MoeCapacity& capacity = request.capacity;
@@ -201,19 +220,7 @@ CoreSizes place_w4a16_core(ArenaLayout& arena, const W4a16Plan& plan, i64 tokens
   sizes.multiprocessors = plan.multiprocessors;
   sizes.cache2 = sizes.rows * sizes.intermediate;
 
-  const SmallMShape small_m{
-      .tokens = sizes.tokens,
-      .top_k = plan.top_k,
-      .hidden = sizes.hidden,
-      .intermediate = sizes.intermediate,
-      .experts = plan.experts,
-      .activation = weights.activation,
-      .io_dtype = weights.io_dtype,
-      .layout = *plan.weights.layout,
-      .scale_format = plan.weights.scale_format,
-      .apply_router_weight_on_input = request.capacity.apply_router_weight_on_input.value_or(false),
-      .has_swiglu_limit = request.capacity.swiglu_limit.has_value()};
-  if (small_m_direct_applies(small_m))
+  if (small_m_direct_applies(small_m_shape(plan, sizes.tokens)))
     sizes.cache2 =
         max_of(sizes.cache2, small_m_scratch_bytes(sizes.tokens, plan.top_k, sizes.intermediate) / 2);
 
