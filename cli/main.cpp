@@ -106,10 +106,16 @@ void add_size(CLI::App& command, CommandLine& line) {
 }
 
 void add_explain(CLI::App& command, CommandLine& line) {
-  command.footer("Example:\n  moeplan explain indexer --config configs/glm52.json --step");
-  command.add_option("topic", line.explain_topic, "What to explain: indexer")
+  command.footer(
+      "Examples:\n  moeplan explain prefill/fc1_c_tmp --config configs/glm52.json\n"
+      "  moeplan explain kv -c configs/glm52.json\n"
+      "  moeplan explain indexer --config configs/glm52.json --step\n"
+      "An arena may be written with - for its blanks: indexer-decode.");
+  command
+      .add_option("topic", line.explain_topic,
+                  "What to explain: indexer, kv, total, an arena, or one tensor of it")
       ->required()
-      ->check(CLI::IsMember({"indexer"}));
+      ->type_name("indexer|kv|total|ARENA[/TENSOR]");
   command.add_flag("--step", line.with_steps, "Launches, allocations and environment reads of a call");
   add_config_options(command, line);
 }
@@ -208,9 +214,9 @@ struct Command {
 constexpr Command kCommands[] = {
     {"size", "How many bytes does each rank reserve, tensor by tensor?", add_size,
      [](CommandLine& line) { return run_size(line.configs); }},
-    {"explain", "Why that number? Routes, rules, alternatives and slack", add_explain,
+    {"explain", "Why that number? Its formula with values, what moves it, routes and slack", add_explain,
      [](CommandLine& line) {
-       return run_explain({line.configs, line.with_steps});
+       return run_explain({line.configs, line.explain_topic, line.with_steps});
      }},
     {"capacity", "Does it fit, how many KV tokens are left, what is the largest setting that fits?",
      add_capacity,

@@ -25,6 +25,7 @@ struct ConfigOptions {
 
 struct ExplainOptions {
   ConfigOptions configs;
+  std::string topic;  // indexer, kv, total, ARENA or ARENA/TENSOR
   bool with_steps = false;
 };
 
