@@ -11,6 +11,7 @@
 #include "planner/deployment/neighbours.hpp"
 #include "planner/deployment/part_symbols.hpp"
 #include "planner/indexer/symbols.hpp"
+#include "planner/moe/geometry.hpp"
 #include "planner/moe/symbols.hpp"
 
 namespace moeplan {
@@ -135,6 +136,31 @@ Table counts_table(const MoeLayout& layout) {
   return table;
 }
 
+// Which launches take which block where none is pinned, and whether the plan has such launches.
+Table blocks_table(const PlannedRequest& plan) {
+  const MoeLayout& layout = *plan.moe();
+  const i64 top_k = plan.origin.request.moe.capacity.routes_per_token();
+  Table table;
+  table.key = "blocks";
+  table.title = "the block a launch takes by itself";
+  table.columns = {{"block_m", "BLOCK", ColumnKind::count},
+                   {"from_tokens", "FROM TOKENS", ColumnKind::count},
+                   {"to_tokens", "TO TOKENS", ColumnKind::count},
+                   {"reachable", "REACHABLE"}};
+  i64 from = 1;
+  for (i64 block : kBlockSizes) {
+    const bool is_last = block == kBlockSizes[kBlockSizeCount - 1];
+    // The most tokens with 10*tokens*topk < 9*block*R.
+    const i64 to = ceil_div(9 * block * layout.route_experts, 10 * top_k) - 1;
+    const bool is_taken = is_last || to >= from;
+    table.rows.push_back({{block, is_taken ? Cell(from) : Cell(), is_taken && !is_last ? Cell(to) : Cell(),
+                           is_taken && from <= layout.bound_tokens},
+                          {}});
+    from = max_of(from, to + 1);
+  }
+  return table;
+}
+
 // How an arena's bytes add up, in bytes.
 std::vector<Table> sum_tables(const PlannedRequest& plan) {
   const ArenaLayout& arena = arena_of(plan.layout);
@@ -168,6 +194,8 @@ Report explain_arena(const PlannedConfig& planned, const PlannedRequest& plan) {
     if (arena_of(plan.layout).tensors[0].offset != kOutsideArena)
       for (Table& table : sum_tables(plan)) report.tables.push_back(std::move(table));
   }
+  if (plan.moe() && plan.moe()->implementation == Implementation::w4a16)
+    report.tables.push_back(blocks_table(plan));
   if (plan.moe() && plan.moe()->by_tokens.size() > 1) report.tables.push_back(counts_table(*plan.moe()));
   report.tables.push_back(neighbour_table(plan.id(), bytes, false, moved_plans(planned, plan, "")));
   add_sources(report, plan, nullptr);

@@ -2,9 +2,11 @@
 #include <set>
 
 #include "cli/commands/explain_number.hpp"
+#include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/kv_cache.hpp"
 #include "planner/indexer/symbols.hpp"
+#include "planner/moe/geometry.hpp"
 #include "planner/moe/symbols.hpp"
 #include "tests/catch.hpp"
 #include "tests/deployment_support.hpp"
@@ -345,4 +347,64 @@ TEST_CASE("every source an explanation names is in the documentation") {
     }
   }
   CHECK(sections.size() == 5);  // 3, 5, 6, 7 and 9
+}
+
+TEST_CASE("an arena's explanation names the block every launch takes, and which of them its tokens reach") {
+  for (i64 experts : {1, 8, 160, 256}) {
+    for (i64 top_k : {1, 8, 22}) {
+      for (i64 tokens : {1, 64, 300}) {
+        Json request = read_lines("tests/golden/moe_w4a16.jsonl")[0]["request"];
+        request["id"] = "a";
+        request["weights"]["experts"] = experts;
+        request["capacity"]["top_k"] = top_k;
+        request["capacity"]["max_tokens"] = tokens;
+        const PlannedConfig planned = planned_of(
+            {{"schema_version", 1}, {"contract", "sparkinfer-de04125"}, {"plans", Json::array({request})}});
+        REQUIRE(planned.ok());
+        const auto report = explain_number(planned, "a");
+        REQUIRE(report);
+        const Table* blocks = find_table(*report, "blocks");
+        REQUIRE(blocks);
+        const i64 listed = planned.plans[0].moe()->bound_tokens;
+        for (const Row& row : blocks->rows) {
+          const i64 block = number(row.cells[0]);
+          bool reached = false;
+          for (i64 m = 1; m <= 2'000; ++m) {
+            const bool taken = select_block_size(m, top_k, experts) == block;
+            const bool is_there = std::holds_alternative<i64>(row.cells[1]) && m >= number(row.cells[1]) &&
+                                  (!std::holds_alternative<i64>(row.cells[2]) || m <= number(row.cells[2]));
+            if (taken != is_there) FAIL(block << " at " << m << " of " << experts << " by " << top_k);
+            reached = reached || (taken && m <= listed);
+          }
+          CHECK(std::get<bool>(row.cells[3]) == reached);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("formulas evaluate within 63 bits at the limits of every input") {
+  MoeRequest request = packed_request("sparkinfer-c2f135c", kMaxExperts, kMaxDimension, kMaxDimension,
+                                      kMaxTopK, kMaxTokens, kMaxMultiprocessors);
+  for (const MoeRequest& extreme :
+       {request,
+        native_request("b12x-36bce2c", kMaxExperts, kMaxDimension, kMaxDimension, kMaxTopK, kMaxTokens,
+                       kMaxMultiprocessors),
+        trellis_request("b12x-36bce2c", kMaxExperts, kMaxDimension, kMaxDimension, kMaxTopK, kMaxTokens,
+                        kMaxMultiprocessors),
+        expert_parallel_request("sparkinfer-de04125", kMaxExperts, kMaxExperts, kMaxDimension, kMaxDimension,
+                                kMaxTopK, kMaxTokens, kMaxMultiprocessors)}) {
+    const auto layout = plan_moe(extreme);
+    REQUIRE(layout);
+    CHECK(symbols_hold(moe_symbols(extreme, *layout), *layout));
+  }
+  for (QuantMode mode : {QuantMode::nvfp4, QuantMode::w4a8_nvfp4}) {
+    MoeRequest extreme = native_request("b12x-36bce2c", kMaxExperts, kMaxDimension, kMaxDimension, kMaxTopK,
+                                        kMaxTokens, kMaxMultiprocessors);
+    extreme.weights.quant_mode = mode;
+    extreme.capacity.deterministic_output = true;
+    const auto layout = plan_moe(extreme);
+    REQUIRE(layout);
+    CHECK(symbols_hold(moe_symbols(extreme, *layout), *layout));
+  }
 }
