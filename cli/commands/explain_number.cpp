@@ -1,6 +1,7 @@
 #include "cli/commands/explain_number.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "cli/commands/explain_kv.hpp"
 #include "cli/commands/explain_tables.hpp"
@@ -8,6 +9,7 @@
 #include "cli/render/text.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/exl3.hpp"
 #include "planner/deployment/neighbours.hpp"
 #include "planner/deployment/part_symbols.hpp"
 #include "planner/indexer/symbols.hpp"
@@ -55,6 +57,27 @@ std::vector<RuntimePart> buffer_parts(const PlannedConfig& planned) {
     }
   }
   return parts;
+}
+
+// The arena that the tiers of a checkpoint share in serial form: the largest tier's, which no request of the
+// deployment names.
+std::vector<PlannedRequest> tier_plans(const PlannedConfig& planned) {
+  const Deployment& deployment = planned.config->deployment;
+  std::vector<PlannedRequest> plans;
+  for (const RuntimePart& part : planned.mixed_parts) {
+    if (part.kind != PartKind::mixed_arena) continue;
+    const auto settings = read_exl3_settings(*deployment.engine);
+    MOEPLAN_CHECK(settings, "a planned part of settings that cannot be read");
+    for (const QuantTier& tier : deployment.quant->tiers) {
+      PlanRequest request = exl3_tier_request(deployment, *settings, tier);
+      request.id = part.name;
+      auto layout = plan(request);
+      if (!layout || bytes_of(*layout) != part.bytes) continue;
+      plans.push_back({{std::move(request), -1}, std::move(*layout)});
+      break;
+    }
+  }
+  return plans;
 }
 
 Explained tensor_number(const Symbols& symbols, const TensorSpec& tensor) {
@@ -241,6 +264,19 @@ Report explain_part(const PlannedConfig& planned, const RuntimePart& part, const
   return report;
 }
 
+// The plan of that name, or the tensor of one.
+std::optional<Report> explain_plan(const PlannedConfig& planned, const std::vector<PlannedRequest>& plans,
+                                   const std::string& words) {
+  for (const PlannedRequest& plan : plans) {
+    if (words == words_of(plan.id())) return explain_arena(planned, plan);
+    for (const TensorSpec& tensor : arena_of(plan.layout).tensors) {
+      if (words == words_of(concat(plan.id(), "/", tensor.name)))
+        return explain_tensor(planned, plan, tensor);
+    }
+  }
+  return std::nullopt;
+}
+
 Error unknown_name(const PlannedConfig& planned, std::string_view name) {
   const std::vector<std::string> names = explained_names(planned);
   const std::vector<std::string_view> views(names.begin(), names.end());
@@ -273,6 +309,7 @@ std::vector<std::string> explained_names(const PlannedConfig& planned) {
     for (const auto& tensor : tensors) names.push_back(concat(arena, "/", tensor.name));
   };
   for (const PlannedRequest& plan : planned.plans) add(plan.id(), arena_of(plan.layout).tensors);
+  for (const PlannedRequest& plan : tier_plans(planned)) add(plan.id(), arena_of(plan.layout).tensors);
   for (const RuntimePart& part : buffer_parts(planned)) add(part.name, part.buffers);
   return names;
 }
@@ -280,13 +317,8 @@ std::vector<std::string> explained_names(const PlannedConfig& planned) {
 Result<Report> explain_number(const PlannedConfig& planned, std::string_view name) {
   const std::string words = words_of(name);
   // Stated plans may be called anything: they come before the names that are ours.
-  for (const PlannedRequest& plan : planned.plans) {
-    if (words == words_of(plan.id())) return explain_arena(planned, plan);
-    for (const TensorSpec& tensor : arena_of(plan.layout).tensors) {
-      if (words == words_of(concat(plan.id(), "/", tensor.name)))
-        return explain_tensor(planned, plan, tensor);
-    }
-  }
+  if (auto report = explain_plan(planned, planned.plans, words)) return std::move(*report);
+  if (auto report = explain_plan(planned, tier_plans(planned), words)) return std::move(*report);
   for (const RuntimePart& part : buffer_parts(planned)) {
     if (words == words_of(part.name)) return explain_part(planned, part, nullptr);
     for (const Buffer& buffer : part.buffers) {

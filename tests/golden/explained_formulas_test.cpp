@@ -282,6 +282,29 @@ TEST_CASE("the formulas of buffers outside the arenas evaluate to their bytes") 
   }
 }
 
+TEST_CASE("the arena that tiers of mixed widths share in serial form is explained like any other") {
+  Json config = glm52_mixed_json();
+  config["quant"]["mixed_form"] = "serial";
+  const PlannedConfig planned = planned_of(config);
+  REQUIRE(planned.ok());
+  std::map<std::string, i64> numbers, alone, total;
+  const auto arena = explain_number(planned, "mixed prefill arena");
+  REQUIRE(arena);
+  CHECK(holds(*arena, numbers));
+  CHECK(numbers.size() == 17);  // the core and, unlike elsewhere, the router's workspace
+  const auto tensor = explain_number(planned, "mixed-prefill-arena/router_logits");
+  REQUIRE(tensor);
+  CHECK(holds(*tensor, alone));
+  CHECK(alone["router_logits"] == numbers["router_logits"]);
+  const auto sum = explain_number(planned, "total");
+  REQUIRE(sum);
+  CHECK(holds(*sum, total));
+  i64 parts = 0;
+  for (const RuntimePart& part : planned.mixed_parts) parts += part.bytes;
+  CHECK(total["total"] == parts);
+  for (const std::string& name : explained_names(planned)) CHECK(explain_number(planned, name));
+}
+
 TEST_CASE("the formulas of the KV cache and of the total evaluate to what capacity and size say") {
   std::map<std::string, i64> kv, total;
   const PlannedConfig planned = planned_of(glm52_json());
