@@ -12,13 +12,18 @@
 #include <string_view>
 #include <tuple>
 
+#include "cli/commands/app_shape.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/outputs.hpp"
+#include "cli/commands/topics.hpp"
+#include "cli/import/shipped.hpp"
 #include "cli/io/schema.hpp"
 #include "cli/log.hpp"
 #include "cli/render/color.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/contract.hpp"
+#include "planner/core/did_you_mean.hpp"
+#include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
@@ -40,6 +45,10 @@ std::vector<std::string> contract_ids() {
   std::vector<std::string> ids;
   for (const Contract& contract : contracts()) ids.emplace_back(contract.id);
   return ids;
+}
+
+std::vector<std::string> weight_format_names() {
+  return {std::begin(kWeightFormatNames), std::end(kWeightFormatNames)};
 }
 
 // Refused before any config is read: nothing a config says could mend it.
@@ -71,6 +80,7 @@ std::vector<std::string> unit_names() {
 }
 
 struct CommandLine {
+  const CLI::App* app = nullptr;  // the parser itself, for what is made of its commands and options
   ConfigOptions configs;
   BatchOptions batch;
   ImportOptions import;
@@ -84,6 +94,8 @@ struct CommandLine {
   LaunchOptions launches;
   bool probe = false;
   bool list_buffers = false;
+  InitOptions init;
+  std::string shell;
   std::string help_topic;
   std::string schema_name = "config";
   int verbosity = 0;
@@ -169,10 +181,16 @@ void add_size(CLI::App& command, CommandLine& line) {
 }
 
 void add_explain(CLI::App& command, CommandLine& line) {
-  command.footer("Example:\n  moeplan explain indexer --config configs/glm52.json --step");
-  command.add_option("topic", line.explain_topic, "What to explain: indexer")
+  command.footer(
+      "Examples:\n  moeplan explain prefill/fc1_c_tmp --config configs/glm52.json\n"
+      "  moeplan explain kv -c configs/glm52.json\n"
+      "  moeplan explain indexer --config configs/glm52.json --step\n"
+      "An arena may be written with - for its blanks: indexer-decode.");
+  command
+      .add_option("topic", line.explain_topic,
+                  "What to explain: indexer, kv, total, an arena, or one tensor of it")
       ->required()
-      ->check(CLI::IsMember({"indexer"}));
+      ->type_name("indexer|kv|total|ARENA[/TENSOR]");
   command.add_flag("--step", line.with_steps, "Launches, allocations and environment reads of a call");
   add_config_options(command, line);
 }
@@ -305,8 +323,117 @@ void add_schema(CLI::App& command, CommandLine& line) {
       ->type_name("NAME");
 }
 
+void add_init(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan init glm-5.2 --tp 4 | moeplan size -c -\n"
+      "  moeplan init glm-5.2 --tp 4 --device rtx-pro-6000-blackwell --out glm52.json\n"
+      "Values that nobody gave are marked as starter values under x-provenance.");
+  InitOptions& options = line.init;
+  command.add_option("model", options.model, "A shipped model, or a file of that form")
+      ->required()
+      ->type_name("MODEL");
+  command.add_option("--device", options.device, "A shipped device, or a file of that form")
+      ->type_name("NAME");
+  command.add_option("--tp", options.tp, "Ranks that share each layer")->check(CLI::Range(1, 65'536));
+  command.add_option("--quant", options.quant, "How the routed experts are stored")
+      ->check(CLI::IsMember(weight_format_names()))
+      ->capture_default_str();
+  command.add_option("--bits", options.bits, "Bits a weight of an EXL3 checkpoint")->check(CLI::Range(1, 16));
+  command.add_option("--contract", options.contract, "The contract the engine runs")
+      ->check(CLI::IsMember(contract_ids()));
+  command.add_option("--name", options.name, "What to call the deployment")->type_name("TEXT");
+  command.add_option("--set", options.sets, "State one field: /json/pointer=value; repeatable")
+      ->take_all()
+      ->check(check_set)
+      ->type_name("PTR=VALUE");
+  command.add_option("--out", options.out, "File to write instead of standard output")->type_name("FILE");
+  command.add_flag("--force", options.force, "Overwrite that file");
+}
+
+void add_devices(CLI::App& command, CommandLine& line) {
+  command.footer("Example:\n  moeplan devices --format json\nExits 4 when --probe finds no GPU.");
+  command.add_flag("--probe", line.probe, "Ask the driver for this machine's GPUs too");
+  add_report_options(command, line);
+}
+
+void add_completions(CLI::App& command, CommandLine& line) {
+  command.footer("Example:\n  source <(moeplan completions bash)");
+  command.add_option("shell", line.shell, "The shell they are for")
+      ->required()
+      ->check(CLI::IsMember(completion_shells()))
+      ->type_name("SHELL");
+}
+
 void add_help(CLI::App& command, CommandLine& line) {
-  command.add_option("topic", line.help_topic, "An error word, or errors for all of them")->required();
+  command.add_option("topic", line.help_topic, "A topic, a command or an error word; none lists the topics")
+      ->type_name("TOPIC");
+}
+
+// Words to offer where an option takes others too.
+std::vector<std::string> suggestions(const std::string& command, const std::string& option) {
+  const auto stems = [](std::span<const ShippedFile> files) {
+    std::vector<std::string> names;
+    for (const ShippedFile& file : files) names.emplace_back(file.stem);
+    return names;
+  };
+  if (option == "--device") return stems(shipped_devices());
+  if (option == "--model" || option == "model") return stems(shipped_models());
+  if (option == "--contract") return contract_ids();
+  if (command == "help") return topic_names();
+  if (command == "explain" && option == "topic") return {"indexer", "kv", "total", "decode", "prefill"};
+  return {};
+}
+
+// "{table,json}": what a checked option may be, as its help prints it.
+std::vector<std::string> choices_in(const std::string& type) {
+  const auto begin = type.find('{'), end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
+}
+
+OptionShape shape_of(const std::string& command, const CLI::Option& option) {
+  OptionShape shape;
+  for (const std::string& name : option.get_snames()) shape.flags.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) shape.flags.push_back("--" + name);
+  if (shape.flags.empty()) shape.name = option.get_name(true);
+  shape.doc = option.get_description();
+  if (option.get_expected_max() == 0) return shape;
+  const std::string type = option.get_type_name();
+  shape.value = type.substr(0, type.find_first_of(":{ "));
+  shape.choices = choices_in(type);
+  if (shape.choices.empty())
+    shape.choices = suggestions(command, shape.flags.empty() ? shape.name : shape.flags.back());
+  return shape;
+}
+
+AppShape shape_of(const CLI::App& app) {
+  AppShape shape{app.get_description(), {}, {}};
+  for (const CLI::Option* option : app.get_options()) shape.options.push_back(shape_of("", *option));
+  for (const CLI::App* command : app.get_subcommands({})) {
+    CommandShape& described = shape.commands.emplace_back();
+    described.name = command->get_name();
+    described.question = command->get_description();
+    described.footer = command->get_footer();
+    for (const CLI::Option* option : command->get_options())
+      described.options.push_back(shape_of(described.name, *option));
+  }
+  return shape;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+// A command's own help, else a topic or an error word.
+ExitCode answer_help(const CommandLine& line) {
+  for (const CLI::App* command : line.app->get_subcommands({})) {
+    if (command->get_name() != line.help_topic) continue;
+    std::fputs(command->help("moeplan").c_str(), stdout);
+    return ExitCode::ok;
+  }
+  return run_help(line.help_topic, command_names(*line.app));
 }
 
 // A command: one row, one add_ function above, one file in commands/.
@@ -320,9 +447,9 @@ struct Command {
 constexpr Command kCommands[] = {
     {"size", "How many bytes does each rank reserve, tensor by tensor?", add_size,
      [](CommandLine& line) { return run_size(line.configs); }},
-    {"explain", "Why that number? Routes, rules, alternatives and slack", add_explain,
+    {"explain", "Why that number? Its formula with values, what moves it, routes and slack", add_explain,
      [](CommandLine& line) {
-       return run_explain({line.configs, line.with_steps});
+       return run_explain({line.configs, line.explain_topic, line.with_steps});
      }},
     {"capacity", "Does it fit, how many KV tokens are left, what is the largest setting that fits?",
      add_capacity,
@@ -349,11 +476,55 @@ constexpr Command kCommands[] = {
      }},
     {"schema", "Print the JSON Schema of a config, or of an answer", add_schema,
      [](CommandLine& line) { return run_schema(line.schema_name); }},
-    {"help", "What an error word means", add_help,
-     [](CommandLine& line) { return run_help(line.help_topic); }},
+    {"init", "Write a starter config for a shipped model", add_init,
+     [](CommandLine& line) { return run_init(line.init); }},
+    {"devices", "Which devices are known, and which GPUs are here?", add_devices,
+     [](CommandLine& line) {
+       return run_devices({line.probe, line.configs.report});
+     }},
+    {"completions", "Print what a shell completes this command line with", add_completions,
+     [](CommandLine& line) { return run_completions(shape_of(*line.app), line.shell); }},
+    {"man", "Print the manual page", [](CLI::App&, CommandLine&) {},
+     [](CommandLine& line) { return run_man(shape_of(*line.app)); }},
+    {"help", "Explain a topic, a command or an error word", add_help,
+     [](CommandLine& line) { return answer_help(line); }},
     {"version", "Print the version; with -v what the build is made of", add_verbosity,
      [](CommandLine& line) { return run_version(line.verbosity > 0); }},
 };
+
+// What was probably meant by a word that the parser did not take; "" where it took all.
+std::string unknown_word(const CLI::App& app, const CLI::App& command) {
+  for (const std::string& word : app.remaining(true)) {
+    const bool is_option = word.starts_with('-');
+    if (!is_option && &command != &app) continue;
+    std::vector<std::string> known = command_names(app);
+    if (is_option) {
+      known.clear();
+      for (const CLI::Option* option : command.get_options()) {
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+      }
+    }
+    const std::string name = word.substr(0, word.find('='));
+    const std::vector<std::string_view> words(known.begin(), known.end());
+    const auto near = did_you_mean(name, words);
+    const std::string owner = &command == &app ? "moeplan" : "moeplan " + command.get_name();
+    return concat(owner, " has no ", is_option ? "option " : "command ", printable(name), "\n  help: ",
+                  near ? concat("did you mean ", *near, "?") : concat(owner, " --help lists them"));
+  }
+  return "";
+}
+
+// The parser's complaint with a remedy. A misspelt option is told ahead of the required one that is missing
+// because of it.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  if (std::string unknown = unknown_word(app, command); !unknown.empty()) return unknown;
+  const std::string what = printable(error.what());
+  if (what.find("--config") != std::string::npos && what.find("required") != std::string::npos)
+    return concat(what, "\n  help: for example moeplan ", command.get_name(),
+                  " -c configs/glm52.json; moeplan init MODEL writes a config");
+  return concat(what, "\n  help: moeplan --help, or moeplan COMMAND --help");
+}
 
 int run(int argc, char** argv) {
   CommandLine line;
@@ -374,14 +545,14 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands)
     command.add(*app.add_subcommand(command.name, command.question), line);
   app.require_subcommand(0, 1);
+  line.app = &app;
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // Its own exit codes start at 100; asking for help is no error.
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "error[usage]: %s\n  help: moeplan --help, or moeplan COMMAND --help\n",
-                 printable(error.what()).c_str());
+    std::fprintf(stderr, "error[usage]: %s\n", usage_message(app, error).c_str());
     return static_cast<int>(ExitCode::usage);
   }
   if (std::ranges::count(line.configs.paths, "-") > 1) {

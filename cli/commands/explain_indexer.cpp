@@ -1,7 +1,5 @@
 #include "cli/commands/explain_indexer.hpp"
 
-#include "cli/commands/finish.hpp"
-#include "cli/commands/options.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
 #include "planner/indexer/paged.hpp"
@@ -186,12 +184,6 @@ Report explain_indexer_report(const PlannedConfig& planned, bool with_steps) {
       "R rows, K top-k, st supertile tokens; tile_logits is independent of a context longer than the "
       "supertile");
   return report;
-}
-
-ExitCode run_explain(const ExplainOptions& options) {
-  return answer_configs(options.configs, [&](const PlannedConfig& planned) {
-    return explain_indexer_report(planned, options.with_steps);
-  });
 }
 
 }  // namespace moeplan

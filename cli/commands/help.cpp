@@ -1,24 +1,43 @@
-// moeplan help: what an error word means.
+// moeplan help: a topic, or what an error word means. Without one: the topics.
+#include <cstdio>
+
 #include "cli/commands/finish.hpp"
+#include "cli/commands/topics.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/error_code.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
+namespace {
 
-ExitCode run_help(const std::string& topic) {
-  std::vector<std::string_view> words;
-  std::string all;
+std::string list_of_topics() {
+  std::string text = "moeplan help TOPIC, COMMAND or ERROR-WORD\n\n";
+  for (const Topic& topic : topics()) {
+    std::string name(topic.name);
+    name.resize(12, ' ');
+    text += concat("  ", name, topic.question, "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+ExitCode run_help(const std::string& topic, const std::vector<std::string>& commands) {
+  if (topic.empty()) return print(list_of_topics());
+  std::vector<std::string_view> words(commands.begin(), commands.end());
+  for (const Topic& row : topics()) {
+    if (row.name == topic) return print(row.text());
+    words.push_back(row.name);
+  }
   for (const ErrorCodeRow& row : kErrorCodes) {
     if (row.word == topic) return print(concat(row.word, ": ", row.meaning, "\n"));
     words.push_back(row.word);
-    all += concat("  ", row.word, ": ", row.meaning, "\n");
   }
-  if (topic == "errors") return print(all);
   const auto near = did_you_mean(topic, words);
   const Problem problem{
       Error{ErrorCode::unknown_value, "", concat("no help on \"", topic, "\""),
-            near ? concat("did you mean \"", *near, "\"?") : "moeplan help errors lists every error word"},
+            near ? concat("did you mean \"", *near, "\"?")
+                 : concat("there are ", join(topic_names(), ", "), ", every command and every error word")},
       {}};
   std::fputs(render_problems({&problem, 1}).c_str(), stderr);
   return ExitCode::usage;

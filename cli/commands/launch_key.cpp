@@ -30,13 +30,19 @@ std::string key_json(const KeyElements& elements) {
   return concat("[", join(parts, ","), "]");
 }
 
+Cell cell_of(const KeyElement& element) {
+  if (const auto* truth = std::get_if<bool>(&element.value)) return *truth;
+  if (const auto* number = std::get_if<i64>(&element.value)) return *number;
+  if (const auto* text = std::get_if<std::string_view>(&element.value)) return std::string(*text);
+  return RawJson{value_text(element)};
+}
+
 void add_elements(Table& table, std::string_view prefix, const KeyElements& elements,
                   const KeyElements& others) {
   for (std::size_t i = 0; i < elements.size(); ++i) {
     if (std::holds_alternative<KeyElements>(elements[i].value)) continue;
-    const std::string value = value_text(elements[i]), other = value_text(others[i]);
-    table.rows.push_back({{concat(prefix, i), concat(prefix, elements[i].name), RawJson{value},
-                           RawJson{other}, value == other},
+    table.rows.push_back({{concat(prefix, i), concat(prefix, elements[i].name), cell_of(elements[i]),
+                           cell_of(others[i]), value_text(elements[i]) == value_text(others[i])},
                           {}});
   }
 }

@@ -36,6 +36,7 @@ struct ConfigOptions {
 
 struct ExplainOptions {
   ConfigOptions configs;
+  std::string topic;  // indexer, kv, total, ARENA or ARENA/TENSOR
   bool with_steps = false;
 };
 
@@ -81,6 +82,22 @@ struct CapacityOptions {
   bool list_buffers = false;  // parity staging, mixed-bitrate buffers and runtime keys in full
 };
 
+struct InitOptions {
+  std::string model;              // a shipped model, or a file of that form
+  std::string device;             // likewise; "": a starter
+  std::string quant = "exl3";     // how the experts are stored
+  std::string contract, name;     // "": assumed
+  i64 tp = 0, bits = 0;           // 0: a starter
+  std::vector<std::string> sets;  // "/json/pointer=value"
+  std::string out;                // file to write; "": standard output
+  bool force = false;             // overwrite it
+};
+
+struct DevicesOptions {
+  bool probe = false;  // ask the driver for this machine's GPUs
+  ReportOptions report;
+};
+
 // The commands. Each prints its answer and returns how it ended.
 ExitCode run_size(const ConfigOptions& options);
 ExitCode run_explain(const ExplainOptions& options);
@@ -93,6 +110,9 @@ ExitCode run_reconcile(const ReconcileOptions& options);
 std::vector<std::string> import_source_names();
 ExitCode run_schema(const std::string& name);
 ExitCode run_version(bool verbose);
-ExitCode run_help(const std::string& topic);
+// `commands`: names that have a help of their own.
+ExitCode run_help(const std::string& topic, const std::vector<std::string>& commands);
+ExitCode run_init(const InitOptions& options);
+ExitCode run_devices(const DevicesOptions& options);
 
 }  // namespace moeplan

@@ -166,6 +166,21 @@ bool add_file_or_shipped(Import& import, const std::string& name, std::span<cons
 
 }  // namespace
 
+std::vector<std::pair<std::string_view, DeviceSettings>> shipped_device_settings() {
+  std::vector<std::pair<std::string_view, DeviceSettings>> devices;
+  for (const ShippedFile& file : shipped_devices()) {
+    JsonDocument document;
+    std::vector<Problem> problems;
+    DeviceSettings settings;
+    FieldContext context{.document = document, .problems = problems};
+    MOEPLAN_CHECK(document.parse(file.text, file.stem), "a shipped device that is not JSON");
+    read_fields(context, document.root(), device_fields(), &settings);
+    MOEPLAN_CHECK(problems.empty(), "a shipped device that does not read");
+    devices.emplace_back(file.stem, std::move(settings));
+  }
+  return devices;
+}
+
 const ShippedFile* shipped_model_of(std::string_view name) {
   const Alias* alias = alias_of(name);
   return alias ? find_shipped(shipped_models(), alias->stem) : nullptr;

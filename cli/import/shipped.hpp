@@ -5,8 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/import/import.hpp"
+#include "planner/deployment/deployment.hpp"
 
 namespace moeplan {
 
@@ -17,6 +20,9 @@ struct ShippedFile {
 };
 std::span<const ShippedFile> shipped_models();
 std::span<const ShippedFile> shipped_devices();
+
+// The shipped devices, read. Their files are ours: one that does not read is a bug.
+std::vector<std::pair<std::string_view, DeviceSettings>> shipped_device_settings();
 
 // The shipped model a deployment's model name or path means. Only names whose every word is understood match:
 // "GLM-5.2-REAP-504B" is another model than GLM-5.2.

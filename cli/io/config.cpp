@@ -272,7 +272,11 @@ std::unique_ptr<Config> read_config(const std::string& path, const ConfigOverrid
   if (text) return parse_config(name, std::move(*text), overrides);
   auto config = std::make_unique<Config>();
   config->name = name;
-  config->problems.push_back({text.error(), Place{config->name, 0, 0, {}, 1}});
+  Error error = text.error();
+  if (error.code == ErrorCode::unreadable)
+    error.help +=
+        "; moeplan init glm-5.2 writes an example, configs/glm52.json in the source tree is another";
+  config->problems.push_back({std::move(error), Place{config->name, 0, 0, {}, 1}});
   return config;
 }
 

@@ -34,6 +34,7 @@ struct ReportForm {
   std::span<const MemberForm> facts;
   std::span<const MemberForm> totals;  // none: named by plans, integers
   std::span<const TableForm> tables;
+  std::span<const MemberForm> optional_facts = {};  // there where they are known
 };
 
 constexpr MemberForm text(std::string_view key) { return {key, Form::text}; }
@@ -100,9 +101,45 @@ constexpr MemberForm kStepColumns[] = {text("id"),
                                        or_null(integer("env_reads_per_step")),
                                        text("variables")};
 // A config without an indexer is answered in words alone.
+constexpr MemberForm kExplainFacts[] = {text("bound"), text("source"), text("original")};
+constexpr MemberForm kInputColumns[] = {text("symbol"), integer("value"), text("meaning")};
+constexpr MemberForm kFormulaColumns[] = {text("symbol"),
+                                          text("expression"),
+                                          text("substituted"),
+                                          integer("value"),
+                                          or_null(integer("unit_bytes")),
+                                          or_null(integer("bytes")),
+                                          text("decided_by"),
+                                          text("meaning")};
+constexpr MemberForm kBlockColumns[] = {integer("block_m"), or_null(integer("from_tokens")),
+                                        or_null(integer("to_tokens")), boolean("reachable")};
+constexpr MemberForm kTokenCountColumns[] = {integer("tokens"), integer("bytes")};
+constexpr MemberForm kNeighbourColumns[] = {text("change"),
+                                            or_null(integer("bytes")),
+                                            or_null(integer("difference_bytes")),
+                                            or_null(integer("arena_bytes")),
+                                            text("knob"),
+                                            text("reason")};
 constexpr TableForm kExplainTables[] = {{"routes", kRouteColumns, nullptr, false},
                                         {"tensors", kSlackColumns, nullptr, false},
-                                        {"steps", kStepColumns, nullptr, false}};
+                                        {"steps", kStepColumns, nullptr, false},
+                                        {"inputs", kInputColumns, nullptr, false},
+                                        {"formulas", kFormulaColumns, nullptr, false},
+                                        {"sum_inputs", kInputColumns, nullptr, false},
+                                        {"sum", kFormulaColumns, nullptr, false},
+                                        {"block_inputs", kInputColumns, nullptr, false},
+                                        {"block_formulas", kFormulaColumns, nullptr, false},
+                                        {"blocks", kBlockColumns, nullptr, false},
+                                        {"token_counts", kTokenCountColumns, nullptr, false},
+                                        {"neighbours", kNeighbourColumns, nullptr, false}};
+
+constexpr MemberForm kKnownDeviceColumns[] = {text("name"),
+                                              or_null(text("compute_capability")),
+                                              integer("sm_count"),
+                                              or_null(integer("shared_memory_per_block_optin")),
+                                              or_null(integer("memory_bandwidth_gb_s")),
+                                              or_null(text("memory")),
+                                              or_null(text("source"))};
 
 constexpr MemberForm kCapacityFacts[] = {or_null(text("name")), text("contract"), text("fit"),
                                          boolean("moe_modelled"), or_null(text("bottleneck"))};
@@ -141,6 +178,9 @@ constexpr TableForm kCapacityTables[] = {{"inside_profile", kInsideColumns, null
                                          {"buffers", kBufferColumns, nullptr, false},
                                          {"runtime_keys", kKeyColumns, nullptr, false},
                                          {"devices", kDeviceColumns, nullptr, false}};
+
+constexpr TableForm kDevicesTables[] = {{"devices", kKnownDeviceColumns},
+                                        {"gpus", kDeviceColumns, nullptr, false}};
 
 constexpr MemberForm kReconcileTotals[] = {integer("matches"), integer("mismatches"),
                                            integer("not_derivable")};
@@ -232,12 +272,13 @@ constexpr TableForm kLaunchKeyTables[] = {{"elements", kElementColumns}};
 
 constexpr ReportForm kReports[] = {
     {"plan", "what moeplan size answers", kNames, kPlanTotals, kPlanTables},
-    {"explain", "what moeplan explain answers", {}, {}, kExplainTables},
+    {"explain", "what moeplan explain answers", {}, {}, kExplainTables, kExplainFacts},
     {"capacity", "what moeplan capacity answers", kCapacityFacts, kCapacityTotals, kCapacityTables},
     {"audit", "what moeplan audit answers", kAuditFacts, kAuditTotals, kAuditTables},
     {"launches", "what moeplan launches answers", kLaunchesFacts, kLaunchesTotals, kLaunchesTables},
     {"launch_key", "what moeplan launches --live-tokens answers", kLaunchKeyFacts, {}, kLaunchKeyTables},
     {"reconcile", "what moeplan reconcile answers", kNames, kReconcileTotals, kReconcileTables},
+    {"devices", "what moeplan devices answers", {}, {}, kDevicesTables},
 };
 
 constexpr MemberForm kFindingMembers[] = {text("rule"),    text("level"),    integer("bytes"),
@@ -312,6 +353,7 @@ std::string report_schema(const ReportForm& form) {
   json.key("verdict").begin_object().member("type", "string").end_object();
   // The names of an answer in words may be missing.
   write_members(json, form.facts.empty() ? std::span<const MemberForm>(kNames) : form.facts);
+  write_members(json, form.optional_facts);
   json.key("totals").begin_object().member("type", "object");
   if (form.totals.empty()) {
     json.key("additionalProperties").begin_object().member("type", "integer").end_object();

@@ -208,6 +208,8 @@ std::string exl3_config_pointer(std::string_view request_id, std::string_view re
       {"/weights/source_format", "/quant/source_format"},
       {"/weights/io_dtype", "/deployment/dtype"},
       {"/capacity/top_k", "/model/num_experts_per_tok"},
+      {"/capacity/max_tokens",
+       prefill ? "/deployment/env/VLLM_EXL3_PREFILL_CAPACITY" : "/deployment/env/VLLM_EXL3_TRELLIS_MAX_M"},
       {"/capacity/block_size_m",
        prefill ? "/deployment/env/VLLM_EXL3_PREFILL_BLOCK_M" : "/deployment/env/VLLM_EXL3_TRELLIS_BLOCK_M"},
   };

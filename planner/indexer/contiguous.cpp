@@ -50,8 +50,7 @@ constexpr Tensor kTensors[] = {
         "dummy_logits", ElementType::float32, [](S) { return shape(1, 1); }, "1"),
     always(
         "tile_logits", ElementType::float32,
-        [](S s) { return shape(tile_logits_elements(s.rows, s.chunk_keys)); },
-        "up(R,32)*256*min(supertile tiles, key tiles)"),
+        [](S s) { return shape(tile_logits_elements(s.rows, s.chunk_keys)); }, "up(R,32)*256*tiles"),
     always("lengths", ElementType::int32, rows_shape, "R"),
     always("topk_values", ElementType::float32, selected_shape, "R*K"),
     always("topk_indices", ElementType::int32, selected_shape, "R*K"),
@@ -66,6 +65,17 @@ constexpr Tensor kTensors[] = {
 };
 
 }  // namespace
+
+ContiguousCaps contiguous_caps(const IndexerCaps& caps) {
+  return {.max_q_rows = *caps.max_q_rows,
+          .max_k_rows = *caps.max_k_rows,
+          .top_k = *caps.top_k,
+          .supertile_k = caps.supertile_k.value_or(kDefaultSupertile),
+          .prefill_block_k = caps.prefill_block_k,
+          .score_mode = caps.score_mode,
+          .num_idx_heads = caps.num_idx_heads.value_or(1),
+          .k_dtype = caps.k_dtype.value_or(DType::float8_e4m3fn)};
+}
 
 Result<IndexerLayout> lay_out_contiguous(const IndexerRequest& request, const ContiguousCaps& caps) {
   const i64 block_k = caps.prefill_block_k.value_or(kContiguousTileKeys);
@@ -107,14 +117,7 @@ Result<IndexerLayout> plan_indexer_contiguous(const IndexerRequest& request) {
   const IndexerCaps& caps = request.caps;
   MOEPLAN_CHECK(request.contract && caps.max_q_rows && caps.max_k_rows && caps.top_k,
                 "a contiguous indexer request without its sizes");
-  return lay_out_contiguous(request, {.max_q_rows = *caps.max_q_rows,
-                                      .max_k_rows = *caps.max_k_rows,
-                                      .top_k = *caps.top_k,
-                                      .supertile_k = caps.supertile_k.value_or(kDefaultSupertile),
-                                      .prefill_block_k = caps.prefill_block_k,
-                                      .score_mode = caps.score_mode,
-                                      .num_idx_heads = caps.num_idx_heads.value_or(1),
-                                      .k_dtype = caps.k_dtype.value_or(DType::float8_e4m3fn)});
+  return lay_out_contiguous(request, contiguous_caps(caps));
 }
 
 }  // namespace moeplan

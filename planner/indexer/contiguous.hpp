@@ -19,6 +19,10 @@ struct ContiguousCaps {
   DType k_dtype;
 };
 
+// From the members of an `indexer_contiguous` request, or of a front door's over contiguous keys.
+ContiguousCaps contiguous_caps(const IndexerCaps& caps);
+ContiguousCaps front_door_contiguous_caps(const IndexerCaps& caps);
+
 Result<IndexerLayout> lay_out_contiguous(const IndexerRequest& request, const ContiguousCaps& caps);
 
 }  // namespace moeplan

@@ -14,8 +14,9 @@ Error renamed(Error error) {
   return error;
 }
 
-Result<IndexerLayout> plan_paged_source(const IndexerRequest& request) {
-  IndexerCaps caps = request.caps;
+}  // namespace
+
+Result<PagedCaps> front_door_paged_caps(IndexerCaps caps) {
   if (!caps.max_page_table_width) {
     if (!caps.max_k_rows)
       return Error{ErrorCode::indexer_context, "/caps/max_page_table_width",
@@ -24,7 +25,20 @@ Result<IndexerLayout> plan_paged_source(const IndexerRequest& request) {
     caps.max_page_table_width = ceil_div(max_of(*caps.max_k_rows, 1), page_size);
   }
   caps.paged_tile_logits_k_rows = caps.supertile_k;
-  const auto paged = paged_caps(caps);
+  return paged_caps(caps);
+}
+
+ContiguousCaps front_door_contiguous_caps(const IndexerCaps& caps) {
+  ContiguousCaps contiguous = contiguous_caps(caps);
+  const i64 supertile = max_of(caps.supertile_k.value_or(0), 0);
+  contiguous.supertile_k = supertile > 0 ? supertile : *caps.max_k_rows;
+  return contiguous;
+}
+
+namespace {
+
+Result<IndexerLayout> plan_paged_source(const IndexerRequest& request) {
+  const auto paged = front_door_paged_caps(request.caps);
   if (!paged) return paged.error();
   auto layout = lay_out_paged(request, *paged);
   if (!layout) return renamed(layout.error());
@@ -36,15 +50,7 @@ Result<IndexerLayout> plan_contiguous_source(const IndexerRequest& request) {
   if (!caps.max_k_rows)
     return Error{ErrorCode::indexer_context, "/caps/max_k_rows", "a contiguous source needs max_k_rows",
                  "add it"};
-  const i64 supertile = max_of(caps.supertile_k.value_or(0), 0);
-  return lay_out_contiguous(request, {.max_q_rows = *caps.max_q_rows,
-                                      .max_k_rows = *caps.max_k_rows,
-                                      .top_k = *caps.top_k,
-                                      .supertile_k = supertile > 0 ? supertile : *caps.max_k_rows,
-                                      .prefill_block_k = caps.prefill_block_k,
-                                      .score_mode = caps.score_mode,
-                                      .num_idx_heads = caps.num_idx_heads.value_or(1),
-                                      .k_dtype = caps.k_dtype.value_or(DType::float8_e4m3fn)});
+  return lay_out_contiguous(request, front_door_contiguous_caps(caps));
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ struct PagedCaps {
 // From the members of an `indexer_paged` request.
 Result<PagedCaps> paged_caps(const IndexerCaps& caps);
 
+// From those of a front door's request over pages.
+Result<PagedCaps> front_door_paged_caps(IndexerCaps caps);
+
 // The calls such a plan has to be ready for, with logical output.
 FoldCapacity fold_capacity(const PagedCaps& caps, i64 supertile);
 

@@ -1,5 +1,9 @@
 #include "planner/moe/micro_dynamic.hpp"
 
+#include <string_view>
+#include <vector>
+
+#include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
 #include "planner/moe/w4a16.hpp"
 
@@ -107,7 +111,7 @@ constexpr Rule kMicroTail[] = {
     {"token_weights", ElementType::float32, [](L l) { return shape(l.state_experts, l.state_rows); },
      "sE*mr"},
     {"packed_input", ElementType::uint8,
-     [](L l) { return shape(l.state_experts, l.state_rows, l.hidden / 2); }, "sE*mr*floor(k/2)"},
+     [](L l) { return shape(l.state_experts, l.state_rows, l.hidden / 2); }, "sE*mr*(k/2)"},
     {"packed_input_scale", ElementType::uint8,
      [](L l) { return shape(l.state_experts, align_up(l.state_rows, 128), l.scale_columns); },
      "sE*up(mr,128)*pk"},
@@ -115,17 +119,16 @@ constexpr Rule kMicroTail[] = {
     {"weight_expert_ids", ElementType::int32, [](L l) { return shape(l.state_experts); }, "sE"},
     {"global_to_local_expert", ElementType::int32, [](L l) { return shape(l.experts); }, "E"},
     {"compact_topk_ids", ElementType::int32, [](L l) { return shape(l.rows); }, "rows"},
-    {"micro_intermediate", ElementType::float32, [](L l) { return shape(l.micro_floats); },
-     "X of docs/contracts.md section 9"},
+    {"micro_intermediate", ElementType::float32, [](L l) { return shape(l.micro_floats); }, "X"},
 };
 
 constexpr Rule kDynamicTail[] = {
     {"token_map", ElementType::int32, [](L l) { return shape(l.padded_rows); }, "rp"},
     {"token_weights", ElementType::float32, [](L l) { return shape(l.padded_rows); }, "rp"},
     {"route_output", ElementType::io, [](L l) { return shape(l.deterministic ? l.rows : 1, l.hidden); },
-     "(rows if deterministic else 1)*k"},
+     "ro*k"},
     {"materialized_intermediate", ElementType::io, [](L l) { return shape(l.materialized_rows, l.hidden); },
-     "max(1,ceil(mb/2k))*k"},
+     "max(1,cd(mb,2*k))*k"},
     {"packed_input", ElementType::uint8, [](L l) { return shape(1, l.padded_rows, l.packed_columns); },
      "rp*cols"},
     {"packed_input_scale", ElementType::uint8,
@@ -189,6 +192,12 @@ void complete_micro(Launch& launch) {
   launch.micro_floats = micro_floats(launch);
 }
 
+// Few rows are routed without sorting: each may then own a tile.
+bool has_direct_routing(const Launch& launch, i64 tile_m) {
+  return launch.activation == Activation::silu && tile_m == 16 && launch.rows <= 32 &&
+         (launch.mode == QuantMode::nvfp4 || launch.mode == QuantMode::w4a8_mx);
+}
+
 void complete_dynamic(Launch& launch, i64 tile_m) {
   const i64 rows = max_of(1, launch.rows);
   launch.state_experts = launch.experts;
@@ -196,9 +205,7 @@ void complete_dynamic(Launch& launch, i64 tile_m) {
   launch.barriers = rows;
   launch.tiles = max_of(1, ceil_div(rows, tile_m) + min_of(launch.experts, rows) - 1);
   const i64 groups = max_of(1, ceil_div(launch.padded_intermediate, kTileColumns));
-  const bool direct_routing = launch.activation == Activation::silu && tile_m == 16 && launch.rows <= 32 &&
-                              (launch.mode == QuantMode::nvfp4 || launch.mode == QuantMode::w4a8_mx);
-  if (direct_routing) launch.tiles = max_of(launch.tiles, launch.rows);
+  if (has_direct_routing(launch, tile_m)) launch.tiles = max_of(launch.tiles, launch.rows);
   launch.tasks = launch.tiles * groups;
   launch.padded_rows = launch.tiles * tile_m;
   launch.packed_columns = launch.mode == QuantMode::nvfp4 ? launch.hidden / 2 : launch.hidden;
@@ -208,6 +215,37 @@ void complete_dynamic(Launch& launch, i64 tile_m) {
     materialized_bytes = max_of(materialized_bytes, launch.padded_rows * (launch.padded_intermediate +
                                                                           launch.padded_intermediate / 32));
   launch.materialized_rows = max_of(1, ceil_div(materialized_bytes, 2 * launch.hidden));
+}
+
+// The terms of a micro launch, as docs/contracts.md section 9 names them.
+void add_micro_symbols(Symbols& symbols, const Launch& launch) {
+  define(symbols, "mr", "max(1,rows)", "rows an expert's state holds");
+  define(symbols, "sE", "mr", "experts with a state");
+  define(symbols, "bar", launch.micro_kernel_fits ? "rows+16*t" : "max(1,rows)", "grid barriers");
+  std::vector<std::string_view> floats = {"sE*n"};
+  if (launch.mode == QuantMode::w4a8_mx) floats.push_back("mr*2*n");
+  if (launch.wide_micro_reduction && launch.intermediate % 128 == 0)
+    floats.push_back("rows*(n/2)+rows*(n/128)*257");
+  if (launch.micro_kernel_fits) floats.push_back("rows*k+rows*cd(n/2,128)*128");
+  define(symbols, "X", floats.size() == 1 ? std::string(floats[0]) : concat("max(", join(floats, ", "), ")"),
+         "fp32 elements of the largest intermediate");
+}
+
+// The terms of a dynamic launch.
+void add_dynamic_symbols(Symbols& symbols, const Launch& launch, i64 tile_m) {
+  define(symbols, "sE", "E", "experts with a state");
+  define(symbols, "bar", "max(1,rows)", "grid barriers");
+  add_input(symbols, "tm", tile_m, "rows of a tile, by mode, rows and experts");
+  define(symbols, "tiles",
+         has_direct_routing(launch, tile_m) ? "max(rows, cd(max(1,rows),tm)+min(E,max(1,rows))-1)"
+                                            : "cd(max(1,rows),tm)+min(E,max(1,rows))-1",
+         "row tiles in the worst routing");
+  define(symbols, "rp", "tiles*tm", "rows padded to tiles");
+  define(symbols, "tasks", "tiles*max(1,cd(N1,128))", "tiles by column groups of 128");
+  define(symbols, "cols", launch.mode == QuantMode::nvfp4 ? "k/2" : "k", "bytes of a packed row");
+  const bool w4a8 = launch.mode == QuantMode::w4a8_mx || launch.mode == QuantMode::w4a8_nvfp4;
+  define(symbols, "mb", w4a8 ? "max(16, rp*(N1+N1/32))" : "16", "bytes materialised between the projections");
+  define(symbols, "ro", launch.deterministic ? "rows" : "1", "rows that are written before they are summed");
 }
 
 // The most tokens one dynamic launch indexes with 32 bits, leaving each expert's tail room.
@@ -241,6 +279,17 @@ MicroDynamicCore place_micro_dynamic_core(ArenaLayout& arena, const MoeRequest& 
   place_all(kHead);
   place_all(kDynamicTail);
   return {Implementation::dynamic, tile_m, kTileColumns, dynamic_tokens_per_launch(launch)};
+}
+
+void add_micro_dynamic_symbols(Symbols& symbols, const MoeRequest& request, i64 tokens) {
+  const Launch launch = launch_of(request, tokens);
+  define(symbols, "rows", "t*topk", "token-expert pairs");
+  define(symbols, "N1", launch.mode == QuantMode::w4a8_mx ? "up(n,128)" : "n", "intermediate size, padded");
+  define(symbols, "pk", "up(k/16,4)", "scale columns");
+  if (is_micro(launch, request.capacity.micro_cutover_pairs))
+    add_micro_symbols(symbols, launch);
+  else
+    add_dynamic_symbols(symbols, launch, tile_rows(launch));
 }
 
 }  // namespace moeplan

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "planner/core/arena_layout.hpp"
+#include "planner/core/formula.hpp"
 #include "planner/moe/layout.hpp"
 
 namespace moeplan {
@@ -17,5 +18,8 @@ struct MicroDynamicCore {
 
 // The core of `request` at `tokens`, placed behind what `arena` holds.
 MicroDynamicCore place_micro_dynamic_core(ArenaLayout& arena, const MoeRequest& request, i64 tokens);
+
+// The symbols of its formulas, behind E, k, n, topk and t (`tokens`).
+void add_micro_dynamic_symbols(Symbols& symbols, const MoeRequest& request, i64 tokens);
 
 }  // namespace moeplan

@@ -78,7 +78,9 @@ bool is_present(Presence when, CorePresence presence) {
   return false;
 }
 
-// Direct top-k gives every route a block of its own: the slots each block size then indexes.
+}  // namespace
+
+// Direct top-k gives every route a block of its own.
 void direct_slots_of(const W4a16Plan& plan, i64 tokens, i64 (&slots)[kBlockSizeCount]) {
   if (!plan.request->contract->direct_top_k_scratch || plan.weights.layout != WeightLayout::packed) return;
   const i64 most = min_of(tokens, direct_token_cap(plan.request->weights.is_bfloat16_gated()));
@@ -96,6 +98,8 @@ BlockRange block_range_of(const W4a16Plan& plan, i64 tokens) {
   }
   return unpinned_block_range(plan.request->unpinned_blocks(), tokens, plan.top_k, plan.experts);
 }
+
+namespace {
 
 i64 route_experts(RouteExperts rule, i64 weights_experts, i64 router_experts) {
   switch (rule) {
@@ -193,6 +197,10 @@ SmallMShape small_m_shape(const MoeRequest& request, WeightLayout layout, ScaleF
           .has_swiglu_limit = request.capacity.swiglu_limit.has_value()};
 }
 
+SmallMShape small_m_shape(const W4a16Plan& plan, i64 tokens) {
+  return small_m_shape(*plan.request, *plan.weights.layout, plan.weights.scale_format, plan.experts, tokens);
+}
+
 W4a16Plan prepare_w4a16(const MoeRequest& request, const WeightPlan& weights, std::span<const i64> counts) {
   const Contract& contract = *request.contract;
   const MoeCapacity& capacity = request.capacity;
@@ -225,9 +233,8 @@ CoreSizes place_w4a16_core(ArenaLayout& arena, const W4a16Plan& plan, i64 tokens
   sizes.fc1_columns = fc1_columns(weights.intermediate_size, is_gated(weights.activation));
   sizes.experts = plan.experts;
   sizes.multiprocessors = plan.multiprocessors;
-  const bool small_m = small_m_direct_applies(
-      small_m_shape(request, *plan.weights.layout, plan.weights.scale_format, plan.experts, sizes.tokens));
-  sizes.cache2 = cache2_elements(sizes.tokens, plan.top_k, sizes.intermediate, small_m);
+  sizes.cache2 = cache2_elements(sizes.tokens, plan.top_k, sizes.intermediate,
+                                 small_m_direct_applies(small_m_shape(plan, sizes.tokens)));
 
   i64 direct_slots[kBlockSizeCount] = {};
   direct_slots_of(plan, sizes.tokens, direct_slots);

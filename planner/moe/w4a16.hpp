@@ -91,6 +91,15 @@ struct W4a16Plan {
 // The one block size that is fixed for the plan, if any, and R. Call after the request was checked.
 W4a16Plan prepare_w4a16(const MoeRequest& request, const WeightPlan& weights, std::span<const i64> counts);
 
+// One launch of `tokens` of the plan, as the small-m direct kernel sees it.
+SmallMShape small_m_shape(const W4a16Plan& plan, i64 tokens);
+
+// The block sizes that the plan reserves for at `tokens`.
+BlockRange block_range_of(const W4a16Plan& plan, i64 tokens);
+
+// The slots that direct top-k launches of up to `tokens` index, by index into kBlockSizes; raises `slots`.
+void direct_slots_of(const W4a16Plan& plan, i64 tokens, i64 (&slots)[kBlockSizeCount]);
+
 // The core of `plan` at `tokens`, placed behind what `arena` holds. Returns its sizes.
 CoreSizes place_w4a16_core(ArenaLayout& arena, const W4a16Plan& plan, i64 tokens);
 

@@ -64,6 +64,12 @@ COMMANDS = [
     (["capacity", "-c", "configs/glm52.json", "--set", "/ranks=" + two_ranks], None),
     (["capacity", "-c", "configs/glm52.json", "--set", "/measured/available_kv=1 MiB"], None),
     (["capacity", "-c", "-"], hostile_config()),
+    (["explain", "prefill", "-c", "configs/glm52.json"], None),
+    (["explain", "decode/fc1_c_tmp", "-c", "configs/glm52.json"], None),
+    (["explain", "kv", "-c", "configs/glm52.json"], None),
+    (["explain", "total", "-c", "configs/glm52-mixed325.json"], None),
+    (["explain", "indexer prefill", "-c", "configs/glm52.json"], None),
+    (["devices"], None),
     (["audit", "-c", "configs/glm52.json"], None),
     (["audit", "-c", "configs/glm52-mixed325.json", "--set", "/quant/mixed_form=serial"], None),
     (["audit", "-c", "-", "--assume-blocks", "last"], hostile_plans()),
@@ -139,7 +145,8 @@ def check_json():
                     assert not validator_of(name).is_valid(broken), f"{name}: {key}/0/{member} = 1.5"
                 assert not validator_of(name, strict=True).is_valid(
                     dict(part, **{key: [dict(rows[0], unheard_of=1)]})), f"{name}: {key} takes any member"
-    assert seen == {"plan", "explain", "capacity", "reconcile", "reports", "errors"}, seen
+    assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "reconcile", "devices", "reports",
+                    "errors"}, seen
     return len(COMMANDS)
 
 
@@ -339,7 +346,7 @@ def cell_of(value):
         return "true" if value else "false"
     if isinstance(value, list):
         return "x".join(map(str, value))
-    if isinstance(value, int):
+    if isinstance(value, (int, float)):
         return str(value)
     text = printable(value)
     return "'" + text if text[:1] in ("=", "+", "-", "@") and text else text

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/commands/explain_indexer.hpp"
+#include "cli/commands/explain_number.hpp"
 #include "cli/commands/size.hpp"
 #include "cli/render/render.hpp"
 #include "planner/core/check.hpp"
@@ -24,6 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const i64 total = plan.moe() ? plan.moe()->total_bytes : plan.indexer()->total_bytes;
     MOEPLAN_CHECK(total >= arena.end, "an arena smaller than its tensors");
   }
+  // Formulas evaluate at every size that a config can state; one that does not is a failed check.
+  for (const PlannedRequest& plan : planned.plans)
+    MOEPLAN_CHECK(explain_number(planned, plan.id()), "an arena that cannot be explained");
+  MOEPLAN_CHECK(explain_number(planned, "total"), "a total that cannot be explained");
+  (void)explain_number(planned, "kv");
   const Report reports[] = {size_report(planned), explain_indexer_report(planned, true)};
   for (const Format& format : formats())
     MOEPLAN_CHECK(!format.render(std::span<const Report>(reports), {}, {}).empty(),

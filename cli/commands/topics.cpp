@@ -1,0 +1,121 @@
+#include "cli/commands/topics.hpp"
+
+#include <algorithm>
+
+#include "planner/core/contract.hpp"
+#include "planner/core/error_code.hpp"
+#include "planner/core/text.hpp"
+#include "planner/deployment/exl3_settings.hpp"
+#include "planner/indexer/environment.hpp"
+#include "planner/moe/geometry.hpp"
+
+namespace moeplan {
+namespace {
+
+std::string padded(std::string_view text, std::size_t width) {
+  std::string out(text);
+  out.resize(std::max(width, out.size()), ' ');
+  return out;
+}
+
+std::string exit_codes() {
+  return "0    asked and answered\n"
+         "1    answered no: does not fit, differs, a gate fails\n"
+         "2    the command line is wrong\n"
+         "3    an input is unreadable or wrong\n"
+         "4    no usable GPU or driver; only for what asks one\n"
+         "70   a bug in moeplan\n"
+         "The meaning is the same in every command and with every format.\n";
+}
+
+std::string errors() {
+  std::string text;
+  for (const ErrorCodeRow& row : kErrorCodes) text += concat("  ", row.word, ": ", row.meaning, "\n");
+  return text;
+}
+
+std::string contracts_text() {
+  std::string text =
+      "A contract is one released planner, byte for byte; released ones never change. Take the one of the\n"
+      "engine that runs: the config's \"contract\", or --contract for one run. docs/contracts.md has the "
+      "formulas.\n\n";
+  for (const Contract& contract : contracts())
+    text +=
+        concat("  ", padded(contract.id, 20), " ",
+               contract.unpinned_blocks == UnpinnedBlocks::all ? "unpinned plans reserve all block sizes"
+                                                               : "unpinned plans reserve reachable sizes",
+               ", Trellis is ", contract.trellis_layout_name, ", reads ", contract.environment_prefix, "*\n");
+  return text;
+}
+
+std::string blocks() {
+  return concat(
+      "A route block holds rows of one expert: ", join(kBlockSizes, ", ", " or "),
+      " of them. Each expert's share is padded to\nwhole blocks, so larger blocks cost slots and smaller "
+      "ones "
+      "launches. A launch takes the smallest block that an\naverage expert fills to less than 90 %, else ",
+      kBlockSizes[kBlockSizeCount - 1],
+      ". Split-K scratch grows with the block and is capped by the\nmultiprocessors; block 8 doubles it "
+      "after "
+      "the cap. A plan without a pinned block reserves for several sizes.\nmoeplan explain ARENA -c CONFIG "
+      "prices an arena at each.\n");
+}
+
+std::string environment() {
+  std::string text =
+      "moeplan reads of its own environment: COLUMNS (width of tables), and a variable that --allow-env NAME "
+      "names.\nWhat the engine's environment says stands in the config under deployment.env. The EXL3 "
+      "integration knows:\n\n";
+  for (const Exl3Variable& variable : exl3_variables())
+    text += concat("  ", padded(variable.name, 34), " ", variable.meaning,
+                   variable.default_text.empty() ? "" : concat(" (", variable.default_text, ")"), "\n");
+  text += "\nThe indexer, behind the contract's prefix:\n\n";
+  for (std::string_view name : kIndexerVariableNames) text += concat("  ", name, "\n");
+  return text;
+}
+
+std::string padding() {
+  return "Nothing is padded for you. Trellis weights need hidden_size and moe_intermediate_size / tp to be "
+         "multiples of 128,\nand a shape that is not is refused. A checkpoint that was padded states the "
+         "padded size: write that one.\nRows of a routed batch are padded to blocks (moeplan help blocks); "
+         "tensors start at multiples of 16 bytes in MoE\narenas and of 1,024 in indexer arenas, which size "
+         "reports as alignment padding.\n";
+}
+
+std::string units() {
+  return "Bytes come first and are exact. 1 KiB is 1,024 bytes, 1 MiB 1,024 KiB, 1 GiB 1,024 MiB; MiB are "
+         "rounded to two\ndecimals, half up. A config takes byte sizes as integers or as \"9.15 GiB\": a "
+         "printed figure is kept to its digits,\nas the interval of what it can have been. JSON answers hold "
+         "integers alone.\n";
+}
+
+std::string sources() {
+  return "A number is derived (from the config by formulas), imported (read from something deployed), "
+         "measured "
+         "(printed by an\nengine), declared (by the operator) or not stated. capacity says which for each "
+         "row. "
+         "What nothing states stays open;\nmoeplan never guesses a shape.\n";
+}
+
+constexpr Topic kTopics[] = {
+    {"exit-codes", "What the exit code says", exit_codes, "EXIT STATUS"},
+    {"errors", "Every error word and what it means", errors},
+    {"contracts", "Which planners are known, and how they differ", contracts_text},
+    {"blocks", "Route blocks, slots and split-K scratch", blocks},
+    {"env", "Which environment variables count, and whose", environment, "ENVIRONMENT"},
+    {"padding", "What is padded, and what is refused instead", padding},
+    {"units", "Bytes, MiB and printed figures", units},
+    {"sources", "Where a number can be from", sources},
+};
+
+}  // namespace
+
+std::span<const Topic> topics() { return kTopics; }
+
+std::vector<std::string> topic_names() {
+  std::vector<std::string> names;
+  for (const Topic& topic : kTopics) names.emplace_back(topic.name);
+  return names;
+}
+
+}  // namespace moeplan
