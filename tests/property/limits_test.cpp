@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "planner/launch/launch_key.hpp"
 #include "planner/moe/geometry.hpp"
 #include "tests/catch.hpp"
 #include "tests/property/reference.hpp"
@@ -124,5 +125,29 @@ TEST_CASE("20,000 random requests equal the reference") {
                   << " topk=" << top_k << " tokens=" << tokens << " sms=" << sms);
     check_total(request, request.kind == MoeKind::expert_parallel ? reference_expert_parallel(request)
                                                                   : reference_w4a16(request));
+  }
+}
+
+TEST_CASE("the largest launches stay within 62 bits: work, shared memory and blocks") {
+  constexpr Wide kBits62 = Wide{1} << 62;
+  const Wide rows = Wide{kMaxTokens} * 2 * kMaxTopK;  // of the bucket above the most tokens
+  const Wide columns = 2 * Wide{kMaxDimension};
+  CHECK(columns / 64 * rows * 4 < kBits62);                          // work of the smallest tile
+  CHECK(rows + Wide{kMaxExperts} * 63 < kBits62);                    // route slots
+  CHECK(4 * Wide{kMaxDimension} * kMaxDimension * 8 / 8 < kBits62);  // weight stages of a stated tile
+  CHECK(4 * (8 * Wide{kMaxDimension} / 16 * (kMaxDimension / 16)) * 4 * 8 < kBits62);  // the kernel's count
+
+  // Where the bounds allow a plan at all, its keys agree with 128 bits.
+  MoeRequest request =
+      trellis_request("sparkinfer-de04125", kMaxExperts, 1 << 14, 1 << 13, 64, kMaxTokens, 188);
+  request.capacity.block_size_m = 64;
+  request.weights.trellis_tile_config = {64, 128, 64, 128};
+  const auto layout = plan_moe(request);
+  REQUIRE(layout);
+  const auto plan = launch_plan(request, *layout, 232'448);
+  REQUIRE(plan);
+  for (i64 m : {i64{1}, i64{1000}, (i64{1} << 23) + 1, kMaxTokens}) {
+    const Wide expected = cd(slots(bucket(m) * 64, 64, kMaxExperts), 64);
+    CHECK(Wide{max_m_blocks(*plan, m)} == expected);
   }
 }
