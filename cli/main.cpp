@@ -24,6 +24,7 @@
 #include "planner/core/contract.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/text.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace moeplan {
 namespace {
@@ -55,6 +56,10 @@ std::vector<std::string> weight_format_names() {
 std::string check_set(const std::string& set) {
   const bool fine = set.starts_with('/') && set.find('=') != std::string::npos;
   return fine ? "" : "write --set /json/pointer=value, for example /deployment/max_num_batched_tokens=8192";
+}
+
+std::string check_date(const std::string& text) {
+  return parse_date(text) ? "" : "write a day as 2026-12-31";
 }
 
 // A number of tokens or keys. Longer ones would be clamped on their way.
@@ -91,6 +96,9 @@ struct CommandLine {
   std::string explain_topic;
   bool with_steps = false;
   AuditOptions audit;
+  CheckOptions check;
+  BaselineOptions baseline;
+  DiffOptions diff;
   LaunchOptions launches;
   bool probe = false;
   bool list_buffers = false;
@@ -151,14 +159,9 @@ void add_report_options(CLI::App& command, CommandLine& line) {
   add_verbosity(command, line);
 }
 
-// What every command that reads configs and prints reports takes.
-void add_config_options(CLI::App& command, CommandLine& line) {
+// What planning commands change about a config.
+void add_override_options(CLI::App& command, CommandLine& line) {
   ConfigOptions& options = line.configs;
-  command
-      .add_option("-c,--config", options.paths, "Deployment config; - is standard input; repeat for several")
-      ->required()
-      ->take_all()
-      ->type_name("FILE");
   command.add_option("--set", options.overrides.sets, "Override one field: /json/pointer=value; repeatable")
       ->take_all()
       ->check(check_set)
@@ -170,6 +173,17 @@ void add_config_options(CLI::App& command, CommandLine& line) {
                   "Let ${NAME} in a config read the environment")
       ->take_all()
       ->type_name("NAME");
+}
+
+// What every command that reads configs and prints reports takes.
+void add_config_options(CLI::App& command, CommandLine& line) {
+  ConfigOptions& options = line.configs;
+  command
+      .add_option("-c,--config", options.paths, "Deployment config; - is standard input; repeat for several")
+      ->required()
+      ->take_all()
+      ->type_name("FILE");
+  add_override_options(command, line);
   add_report_options(command, line);
 }
 
@@ -204,6 +218,74 @@ void add_capacity(CLI::App& command, CommandLine& line) {
   command.add_flag("--probe", line.probe, "Compare with the free memory of this machine's GPUs");
   command.add_flag("--buffers", line.list_buffers,
                    "List buffers outside the arenas and the runtimes' cache keys");
+}
+
+void add_check(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan check -c deploy/*.json --baseline .moeplan/baseline.json\n"
+      "  moeplan check -c glm52.json --policy moeplan.policy.json -o github -o junit=moeplan.xml\n"
+      "Exits 1 when a rule of --fail-on (default error) or above fires. moeplan help rules lists the rules.");
+  add_config_options(command, line);
+  command.add_option("--policy", line.check.policy, "Policy file (default: every rule at its own level)")
+      ->type_name("FILE");
+  command.add_option("--baseline", line.check.baseline, "Compare with this baseline")->type_name("FILE");
+  command.add_option("--today", line.check.today, "The day waivers are judged by (default: the system's)")
+      ->check(check_date)
+      ->type_name("DATE");
+}
+
+void add_baseline(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan baseline write -c deploy/*.json --baseline .moeplan/baseline.json\n"
+      "  moeplan baseline update -c deploy/glm52.json --baseline .moeplan/baseline.json --reason \"8k "
+      "chunks\"\n"
+      "  moeplan baseline show --baseline .moeplan/baseline.json");
+  BaselineOptions& options = line.baseline;
+  command.add_option("action", options.action, "write, update or show")
+      ->required()
+      ->check(CLI::IsMember({"write", "update", "show"}))
+      ->type_name("ACTION");
+  command.add_option("--baseline", options.baseline, "The baseline file")->required()->type_name("FILE");
+  command.add_option("-c,--config", line.configs.paths, "Configs to write; repeat for several")
+      ->take_all()
+      ->type_name("FILE");
+  command.add_option("--reason", options.reason, "Why the reserve may change; kept in the file")
+      ->type_name("TEXT");
+  command.add_option("--today", options.today, "The day to note (default: the system's)")
+      ->check(check_date)
+      ->type_name("DATE");
+  command.add_flag("--force", options.force, "write: replace a baseline that exists");
+  add_override_options(command, line);
+  add_report_options(command, line);
+}
+
+void add_diff(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan diff before.json after.json\n"
+      "  moeplan diff glm52.json --set /deployment/max_num_batched_tokens=8192\n"
+      "  moeplan diff plan.json --contracts sparkinfer-de04125,sparkinfer-c2f135c\n"
+      "  moeplan diff glm52.json --plans decode,prefill\n"
+      "  moeplan diff glm52.json --baseline .moeplan/baseline.json --exit-code\n"
+      "--set changes the second side alone.");
+  DiffOptions& options = line.diff;
+  command.add_option("config", line.configs.paths, "One config, or two")
+      ->required()
+      ->expected(1, 2)
+      ->type_name("FILE");
+  command.add_option("--contracts", options.contracts, "Compare two contracts: A,B")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(CLI::IsMember(contract_ids()))
+      ->type_name("ID,ID");
+  command.add_option("--plans", options.plans, "Compare two plans of the config: A,B")
+      ->delimiter(',')
+      ->expected(2)
+      ->type_name("ID,ID");
+  command.add_option("--baseline", options.baseline, "Compare with the baseline")->type_name("FILE");
+  command.add_flag("--all", options.all, "Unchanged tensors too");
+  command.add_flag("--exit-code", options.exit_code, "Exit 1 when anything reserved or compiled differs");
+  add_override_options(command, line);
+  add_report_options(command, line);
 }
 
 constexpr const char* kPlanDoc = "This plan alone; its id as size prints it";
@@ -465,6 +547,21 @@ constexpr Command kCommands[] = {
      [](CommandLine& line) {
        line.launches.configs = line.configs;
        return run_launches(line.launches);
+     }},
+    {"check", "Does a config obey the policy, and stay near its baseline?", add_check,
+     [](CommandLine& line) {
+       line.check.configs = line.configs;
+       return run_check(line.check);
+     }},
+    {"baseline", "Write, update or show what configs may reserve", add_baseline,
+     [](CommandLine& line) {
+       line.baseline.configs = line.configs;
+       return run_baseline(line.baseline);
+     }},
+    {"diff", "What changed between two configs, plans or contracts, per tensor?", add_diff,
+     [](CommandLine& line) {
+       line.diff.configs = line.configs;
+       return run_diff(line.diff);
      }},
     {"batch", "Many sizing requests, JSON lines in and out", add_batch,
      [](CommandLine& line) { return run_batch(line.batch); }},

@@ -88,7 +88,8 @@ void locate_findings(Report& report, const Config& config) {
 }
 
 ExitCode answer_configs(const ConfigOptions& options,
-                        const std::function<Result<Report>(const PlannedConfig&)>& report) {
+                        const std::function<Result<Report>(const PlannedConfig&)>& report,
+                        const std::function<void(std::vector<Report>&)>& complete) {
   std::vector<PlannedConfig> configs;  // places in problems point into them
   std::vector<Report> reports;
   std::vector<Problem> problems;
@@ -108,6 +109,7 @@ ExitCode answer_configs(const ConfigOptions& options,
     }
     problems.insert(problems.end(), planned.config->problems.begin(), planned.config->problems.end());
   }
+  if (complete && !reports.empty()) complete(reports);
   return finish(reports, problems, options.report);
 }
 

@@ -23,7 +23,9 @@ void locate_findings(Report& report, const Config& config);
 
 // One report for each config, in their order; the problems of those that have none. An error of `report`
 // points into its config.
+// `complete`, where given, may add to the reports of all configs before they are printed.
 ExitCode answer_configs(const ConfigOptions& options,
-                        const std::function<Result<Report>(const PlannedConfig&)>& report);
+                        const std::function<Result<Report>(const PlannedConfig&)>& report,
+                        const std::function<void(std::vector<Report>&)>& complete = nullptr);
 
 }  // namespace moeplan

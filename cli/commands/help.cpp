@@ -6,6 +6,7 @@
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/error_code.hpp"
 #include "planner/core/text.hpp"
+#include "planner/policy/rules.hpp"
 
 namespace moeplan {
 namespace {
@@ -17,6 +18,14 @@ std::string list_of_topics() {
     name.resize(12, ' ');
     text += concat("  ", name, topic.question, "\n");
   }
+  return text;
+}
+
+std::string rule_text(const PolicyRule& rule) {
+  std::string text = concat(rule.id, ": ", rule.title, "\n\nfires when  ", rule.fires, "\nlevel       ",
+                            name_of(rule.level), ", unless a policy says otherwise\n");
+  if (!rule.limits.empty()) text += concat("limits      ", join(rule.limits, ", "), "\n");
+  if (!rule.remedy.empty()) text += concat("remedy      ", rule.remedy, "\n");
   return text;
 }
 
@@ -33,11 +42,15 @@ ExitCode run_help(const std::string& topic, const std::vector<std::string>& comm
     if (row.word == topic) return print(concat(row.word, ": ", row.meaning, "\n"));
     words.push_back(row.word);
   }
+  for (const PolicyRule& rule : policy_rules()) {
+    if (rule.id == topic) return print(rule_text(rule));
+    words.push_back(rule.id);
+  }
   const auto near = did_you_mean(topic, words);
   const Problem problem{
       Error{ErrorCode::unknown_value, "", concat("no help on \"", topic, "\""),
             near ? concat("did you mean \"", *near, "\"?")
-                 : concat("there are ", join(topic_names(), ", "), ", every command and every error word")},
+                 : concat("there are ", join(topic_names(), ", "), ", every command, rule and error word")},
       {}};
   std::fputs(render_problems({&problem, 1}).c_str(), stderr);
   return ExitCode::usage;

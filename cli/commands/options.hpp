@@ -47,6 +47,31 @@ struct AuditOptions {
   std::string expert_map;     // "absent" or "present"; "" is whatever the plan may have
 };
 
+struct CheckOptions {
+  ConfigOptions configs;
+  std::string policy;    // "" is the default policy
+  std::string baseline;  // "": none
+  std::string today;     // "": the system's day
+};
+
+struct BaselineOptions {
+  ConfigOptions configs;
+  std::string action;  // write, update or show
+  std::string baseline;
+  std::string reason;
+  std::string today;
+  bool force = false;
+};
+
+struct DiffOptions {
+  ConfigOptions configs;               // one path, or two
+  std::vector<std::string> contracts;  // two, or none
+  std::vector<std::string> plans;      // likewise
+  std::string baseline;
+  bool all = false;        // unchanged tensors too
+  bool exit_code = false;  // 1 where they differ
+};
+
 struct LaunchOptions {
   ConfigOptions configs;
   std::string plan;
@@ -104,6 +129,9 @@ ExitCode run_explain(const ExplainOptions& options);
 ExitCode run_capacity(const CapacityOptions& options);
 ExitCode run_audit(const AuditOptions& options);
 ExitCode run_launches(const LaunchOptions& options);
+ExitCode run_check(CheckOptions options);
+ExitCode run_baseline(const BaselineOptions& options);
+ExitCode run_diff(const DiffOptions& options);
 ExitCode run_batch(const BatchOptions& options);
 ExitCode run_import(ImportOptions options);
 ExitCode run_reconcile(const ReconcileOptions& options);

@@ -8,6 +8,7 @@
 #include "planner/deployment/exl3_settings.hpp"
 #include "planner/indexer/environment.hpp"
 #include "planner/moe/geometry.hpp"
+#include "planner/policy/rules.hpp"
 
 namespace moeplan {
 namespace {
@@ -97,6 +98,16 @@ std::string sources() {
          "What nothing states stays open;\nmoeplan never guesses a shape.\n";
 }
 
+std::string rules() {
+  std::string text = "Rules of moeplan check: id, level without a policy, what holds when it is silent.\n\n";
+  for (const PolicyRule& rule : policy_rules()) {
+    std::string level(name_of(rule.level));
+    level.resize(8, ' ');
+    text += concat("  ", rule.id, "  ", level, "  ", rule.title, "\n");
+  }
+  return text + "\nmoeplan help MP010 explains one; docs/policy.md says how a policy states them.\n";
+}
+
 constexpr Topic kTopics[] = {
     {"exit-codes", "What the exit code says", exit_codes, "EXIT STATUS"},
     {"errors", "Every error word and what it means", errors},
@@ -105,6 +116,7 @@ constexpr Topic kTopics[] = {
     {"env", "Which environment variables count, and whose", environment, "ENVIRONMENT"},
     {"padding", "What is padded, and what is refused instead", padding},
     {"units", "Bytes, MiB and printed figures", units},
+    {"rules", "What moeplan check looks at", rules},
     {"sources", "Where a number can be from", sources},
 };
 

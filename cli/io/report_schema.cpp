@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <span>
 
+#include "cli/io/baseline_file.hpp"
 #include "cli/io/json_writer.hpp"
+#include "cli/io/policy_file.hpp"
 #include "cli/io/schema.hpp"
 #include "planner/core/report.hpp"
 #include "planner/core/text.hpp"
@@ -270,6 +272,49 @@ constexpr MemberForm kElementColumns[] = {text("index"), text("name"), scalar("v
                                           boolean("equal")};
 constexpr TableForm kLaunchKeyTables[] = {{"elements", kElementColumns}};
 
+constexpr MemberForm kChangeTotals[] = {text("what"), or_null(integer("before")), or_null(integer("after")),
+                                        or_null(integer("change"))};
+constexpr MemberForm kChangeColumns[] = {text("arena"), text("tensor"), or_null(integer("before")),
+                                         or_null(integer("after")), or_null(integer("change"))};
+constexpr MemberForm kSettingColumns[] = {text("pointer"), or_null(text("before")), or_null(text("after"))};
+constexpr MemberForm kDiffFacts[] = {text("before"), text("after"), boolean("differs")};
+constexpr MemberForm kDiffTotals[] = {integer("before_bytes"), integer("after_bytes"),
+                                      integer("growth_bytes"), or_null(integer("growth_kv_tokens"))};
+constexpr TableForm kDiffTables[] = {
+    {"totals_change", kChangeTotals}, {"changes", kChangeColumns}, {"settings", kSettingColumns}};
+
+constexpr MemberForm kCheckFacts[] = {or_null(text("name")), text("contract"), text("policy"),
+                                      or_null(text("baseline")), boolean("passes")};
+constexpr MemberForm kCheckTotals[] = {integer("errors"),
+                                       integer("warnings"),
+                                       integer("notes"),
+                                       integer("per_rank_bytes"),
+                                       integer("indexer_per_rank_bytes"),
+                                       or_null(integer("kv_tokens")),
+                                       or_null(integer("cold_keys")),
+                                       or_null(integer("growth_bytes")),
+                                       or_null(integer("growth_kv_tokens"))};
+// There where something changed against the baseline.
+constexpr TableForm kCheckTables[] = {{"totals_change", kChangeTotals, nullptr, false},
+                                      {"changes", kChangeColumns, nullptr, false},
+                                      {"settings", kSettingColumns, nullptr, false}};
+constexpr MemberForm kChecksTotals[] = {integer("configs"), integer("failed"), integer("errors"),
+                                        integer("warnings"), integer("notes")};
+constexpr MemberForm kChecksColumns[] = {text("config"), integer("per_rank_bytes"), integer("errors"),
+                                         integer("warnings"), boolean("passes")};
+constexpr TableForm kChecksTables[] = {{"checks", kChecksColumns}};
+
+constexpr MemberForm kBaselineFacts[] = {text("digest")};
+constexpr MemberForm kBaselineTotals[] = {integer("configs")};
+constexpr MemberForm kBaselineColumns[] = {text("config"),
+                                           text("contract"),
+                                           integer("moe_bytes"),
+                                           integer("indexer_bytes"),
+                                           or_null(integer("kv_tokens")),
+                                           or_null(integer("cold_keys"))};
+constexpr MemberForm kHistoryColumns[] = {text("date"), text("reason")};
+constexpr TableForm kBaselineTables[] = {{"configs", kBaselineColumns}, {"history", kHistoryColumns}};
+
 constexpr ReportForm kReports[] = {
     {"plan", "what moeplan size answers", kNames, kPlanTotals, kPlanTables},
     {"explain", "what moeplan explain answers", {}, {}, kExplainTables, kExplainFacts},
@@ -277,6 +322,10 @@ constexpr ReportForm kReports[] = {
     {"audit", "what moeplan audit answers", kAuditFacts, kAuditTotals, kAuditTables},
     {"launches", "what moeplan launches answers", kLaunchesFacts, kLaunchesTotals, kLaunchesTables},
     {"launch_key", "what moeplan launches --live-tokens answers", kLaunchKeyFacts, {}, kLaunchKeyTables},
+    {"check", "what moeplan check answers of a config", kCheckFacts, kCheckTotals, kCheckTables},
+    {"checks", "what moeplan check answers of several configs", {}, kChecksTotals, kChecksTables},
+    {"diff", "what moeplan diff answers", kDiffFacts, kDiffTotals, kDiffTables},
+    {"baseline_report", "what moeplan baseline answers", kBaselineFacts, kBaselineTotals, kBaselineTables},
     {"reconcile", "what moeplan reconcile answers", kNames, kReconcileTotals, kReconcileTables},
     {"devices", "what moeplan devices answers", {}, {}, kDevicesTables},
 };
@@ -403,7 +452,7 @@ std::string container_schema(std::string_view name) {
 }  // namespace
 
 std::vector<std::string_view> schema_names() {
-  std::vector<std::string_view> names = {"config"};
+  std::vector<std::string_view> names = {"config", "policy", "baseline"};
   for (const ReportForm& form : kReports) names.push_back(form.name);
   names.insert(names.end(), {kReportsName, kErrorsName});
   return names;
@@ -411,6 +460,8 @@ std::vector<std::string_view> schema_names() {
 
 std::string schema_named(std::string_view name) {
   if (name == "config") return config_schema();
+  if (name == "policy") return input_schema(name, "policy of moeplan check", policy_fields());
+  if (name == "baseline") return input_schema(name, "baseline of moeplan check", baseline_fields());
   if (name == kReportsName || name == kErrorsName) return container_schema(name);
   const auto* form = std::ranges::find(kReports, name, &ReportForm::name);
   return form == std::end(kReports) ? "" : report_schema(*form);

@@ -2,6 +2,7 @@
 
 #include "cli/io/config.hpp"
 #include "cli/io/json_writer.hpp"
+#include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
@@ -119,17 +120,19 @@ void write_object(JsonWriter& json, std::span<const Field> fields) {
 
 }  // namespace
 
-std::string config_schema() {
+std::string input_schema(std::string_view name, std::string_view title, std::span<const Field> fields) {
   std::string out;
   JsonWriter json(out, JsonWriter::Style::indented);
   json.begin_object();
   json.member("$schema", "https://json-schema.org/draft/2020-12/schema");
-  json.member("$id", "moeplan.config.v1.schema.json");
-  json.member("title", "moeplan deployment config, moeplan.config/1");
-  write_object(json, config_fields());
+  json.member("$id", concat("moeplan.", name, ".v1.schema.json"));
+  json.member("title", concat("moeplan ", title, ", moeplan.", name, "/1"));
+  write_object(json, fields);
   json.end_object();
   out += '\n';
   return out;
 }
+
+std::string config_schema() { return input_schema("config", "deployment config", config_fields()); }
 
 }  // namespace moeplan

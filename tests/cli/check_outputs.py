@@ -6,6 +6,7 @@ import csv
 import functools
 import io
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -48,6 +49,16 @@ def hostile_plans():
 
 
 two_ranks = json.dumps([{"name": "a", "layers": 40}, {"name": "b", "layers": 38}])
+@functools.lru_cache(maxsize=None)
+def baseline_file():
+    """A baseline of a smaller deployment under the config's path, so that everything grew."""
+    path = os.path.join(tempfile.mkdtemp(prefix="moeplan-outputs-"), "baseline.json")
+    code, _, err = run("baseline", "write", "-c", "configs/glm52.json", "--set",
+                       "/deployment/max_num_batched_tokens=2048", "--baseline", path)
+    assert code == 0, err
+    return path
+
+
 COMMANDS = [
     (["size", "-c", "configs/glm52.json"], None),
     (["size", "-c", "configs/glm52-mixed325.json"], None),
@@ -77,6 +88,12 @@ COMMANDS = [
     (["launches", "-c", "configs/glm52-mixed325.json"], None),
     (["launches", "-c", "configs/glm52.json", "--set", "/deployment/env/VLLM_EXL3_TRELLIS_BLOCK_M=16"], None),
     (["launches", "-c", "configs/glm52.json", "--plan", "prefill", "--live-tokens", "700"], None),
+    (["check", "-c", "configs/glm52.json"], None),
+    (["check", "-c", "configs/glm52.json", "-c", "configs/glm52-mixed325.json"], None),
+    (["check", "-c", "configs/glm52.json", "--baseline", baseline_file()], None),
+    (["check", "-c", "-"], hostile_plans()),
+    (["diff", "configs/glm52.json", "configs/glm52-gate8192.json"], None),
+    (["baseline", "show", "--baseline", baseline_file()], None),
     (["reconcile", log], None),
     (["reconcile", log, "--set", "/parallel/dcp=2"], None),
     (["reconcile", "tests/golden/logs/glm51_nvfp4_tp8_dcp4_mtp3.log"], None),
@@ -145,7 +162,8 @@ def check_json():
                     assert not validator_of(name).is_valid(broken), f"{name}: {key}/0/{member} = 1.5"
                 assert not validator_of(name, strict=True).is_valid(
                     dict(part, **{key: [dict(rows[0], unheard_of=1)]})), f"{name}: {key} takes any member"
-    assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "reconcile", "devices", "reports",
+    assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "reconcile", "devices", "check", "checks", "diff",
+                    "baseline_report", "reports",
                     "errors"}, seen
     return len(COMMANDS)
 
@@ -205,7 +223,7 @@ SARIF = {
                                        "type": "object", "additionalProperties": False,
                                        "required": ["id", "shortDescription", "fullDescription", "help"],
                                        "properties": {
-                                           "id": {"type": "string", "pattern": "^[a-z0-9_-]+$"},
+                                           "id": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
                                            "shortDescription": TEXT, "fullDescription": TEXT, "help": TEXT,
                                            "defaultConfiguration": {
                                                "type": "object", "additionalProperties": False,
