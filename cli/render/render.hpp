@@ -16,6 +16,7 @@ struct RenderOptions {
   i64 width = 100;     // columns of the terminal; bars that do not fit are left out
   bool ascii = false;  // no glyphs beyond ASCII
   bool quiet = false;  // the verdict alone
+  bool plots = false;  // a table also draws its report's chart
 };
 
 // Reports in, in the order of their configs, and the mistakes of configs that have none; text out.
@@ -34,6 +35,12 @@ std::string render_table(std::span<const Report> reports, std::span<const Proble
                          const RenderOptions& options);
 // One report as such; several, or problems, in one object: {"schema", "errors"?, "reports"?}.
 std::string render_json(std::span<const Report> reports, std::span<const Problem>,
+                        const RenderOptions& options);
+// The report's chart, else its tables, as one picture; all reports below each other.
+std::string render_svg(std::span<const Report> reports, std::span<const Problem>,
+                       const RenderOptions& options);
+// One self-contained page: no scripts, nothing that is loaded.
+std::string render_html(std::span<const Report> reports, std::span<const Problem>,
                         const RenderOptions& options);
 
 // "error[code]: message" with its place, the line and a marker under it, and the remedy.

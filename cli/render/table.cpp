@@ -1,6 +1,8 @@
 // Reports as text for people: the verdict first, then aligned tables.
 #include <algorithm>
 
+#include "cli/render/people.hpp"
+#include "cli/render/plot.hpp"
 #include "cli/render/render.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
@@ -16,30 +18,6 @@ struct PrintedColumn {
   std::vector<std::string> texts;
   i64 width = 0;
 };
-
-std::string cell_text(const Cell& cell) {
-  if (const auto* truth = std::get_if<bool>(&cell)) return *truth ? "yes" : "no";
-  if (const auto* number = std::get_if<i64>(&cell)) return grouped(*number);
-  if (const auto* text = std::get_if<std::string>(&cell)) return printable(*text);
-  if (const auto* list = std::get_if<std::vector<i64>>(&cell)) return join(*list, "x");
-  return "";
-}
-
-i64 bytes_of(const Cell& cell) {
-  const auto* bytes = std::get_if<i64>(&cell);
-  return bytes ? *bytes : 0;
-}
-
-std::vector<const Row*> rows_for_people(const Table& table) {
-  std::vector<const Row*> rows;
-  for (const Row& row : table.rows) rows.push_back(&row);
-  if (table.people_sort_by >= 0) {
-    const auto column = static_cast<std::size_t>(table.people_sort_by);
-    std::ranges::stable_sort(rows, std::greater{},
-                             [&](const Row* row) { return bytes_of(row->cells[column]); });
-  }
-  return rows;
-}
 
 // The share of `value` in `most`, in eighths of a character.
 std::string bar_of(i64 value, i64 most, bool ascii) {
@@ -144,7 +122,8 @@ void append_table(std::string& out, const Table& table, const RenderOptions& opt
 
 std::string without_glyphs(std::string text) {
   const std::pair<std::string_view, std::string_view> kReplacements[] = {
-      {" · ", ", "}, {"…", "..."}, {"×", "x"}};
+      {" · ", ", "}, {"…", "..."}, {"×", "x"}, {"▁", "."}, {"▂", ":"}, {"▃", "-"},
+      {"▄", "="},    {"▅", "+"},   {"▆", "*"}, {"▇", "%"}, {"█", "#"}};
   for (const auto& [from, to] : kReplacements) {
     for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
       text.replace(at, from.size(), to);
@@ -157,6 +136,7 @@ void append_report(std::string& out, const Report& report, const RenderOptions& 
   if (options.quiet) return;
   if (!report.subject.empty()) out += concat("\n", printable(report.subject), "\n");
   for (const Table& table : report.tables) append_table(out, table, options);
+  if (options.plots && report.chart) out += concat("\n", plot(*report.chart, options));
   if (!report.findings.empty() || !report.notes.empty()) out += "\n";
   for (const Finding& finding : report.findings) {
     out += concat(finding.level, "[", finding.rule, "] ", printable(finding.message), "\n");
