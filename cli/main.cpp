@@ -48,6 +48,8 @@ struct CommandLine {
   ConfigOptions configs;
   BatchOptions batch;
   ImportOptions import;
+  SweepOptions sweep;
+  std::string plot;
   std::string format = "table";
   std::string explain_topic;
   bool with_steps = false;
@@ -63,9 +65,10 @@ void add_verbosity(CLI::App& command, CommandLine& line) {
 }
 
 // How a command prints its reports.
-void add_report_options(CLI::App& command, CommandLine& line) {
+void add_report_options(CLI::App& command, CommandLine& line,
+                        std::vector<std::string> formats = format_names()) {
   command.add_option("--format", line.format, "How to print the answer")
-      ->check(CLI::IsMember(format_names()))
+      ->check(CLI::IsMember(std::move(formats)))
       ->capture_default_str();
   command
       .add_option("--width", line.configs.report.render.width,
@@ -77,7 +80,8 @@ void add_report_options(CLI::App& command, CommandLine& line) {
 }
 
 // What every command that reads configs and prints reports takes.
-void add_config_options(CLI::App& command, CommandLine& line) {
+void add_config_options(CLI::App& command, CommandLine& line,
+                        std::vector<std::string> formats = format_names()) {
   ConfigOptions& options = line.configs;
   command
       .add_option("-c,--config", options.paths, "Deployment config; - is standard input; repeat for several")
@@ -95,7 +99,7 @@ void add_config_options(CLI::App& command, CommandLine& line) {
                   "Let ${NAME} in a config read the environment")
       ->take_all()
       ->type_name("NAME");
-  add_report_options(command, line);
+  add_report_options(command, line, std::move(formats));
 }
 
 void add_size(CLI::App& command, CommandLine& line) {
@@ -123,6 +127,46 @@ void add_capacity(CLI::App& command, CommandLine& line) {
   command.add_flag("--probe", line.probe, "Compare with the free memory of this machine's GPUs");
   command.add_flag("--buffers", line.list_buffers,
                    "List buffers outside the arenas and the runtimes' cache keys");
+}
+
+void add_sweep(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan sweep -c configs/glm52.json --axis capacity=512,1024,3072\n"
+      "  moeplan sweep -c glm52.json --arena decode --axis block=8,16,32,48,64,unpinned\n"
+      "  moeplan sweep -c glm52.json --axis sms=100..188:+8 --axis tp=1..8:x2 --format csv\n"
+      "An axis is a JSON pointer, or capacity, block, max_tokens, tp, sms or contract. Values are lists and "
+      "ranges: 256..8192:x2, 256..1024:+256.");
+  // Rows of these leave as they are planned.
+  std::vector<std::string> formats = format_names();
+  for (const char* streamed : {"csv", "jsonl"}) {
+    if (std::ranges::find(formats, streamed) == formats.end()) formats.emplace_back(streamed);
+  }
+  add_config_options(command, line, std::move(formats));
+  SweepOptions& options = line.sweep;
+  command.add_option("--axis", options.axes, "What changes, and its values; repeat for a grid")
+      ->required()
+      ->take_all()
+      ->type_name("NAME=VALUES");
+  command.add_option("--arena", options.arena, "Look at this arena alone (default: all of them, summed)")
+      ->type_name("NAME");
+  command.add_option("--columns", options.columns, "Columns to show, such as bytes,mib,launches")
+      ->type_name("LIST");
+  command.add_option("--sort", options.sort, "Order by an axis or a column; :desc for the largest first")
+      ->type_name("COLUMN");
+  command.add_option("--top", options.top, "Show the first N rows of that order")
+      ->check(CLI::Range(i64{1}, i64{1} << 40))
+      ->type_name("N");
+  command.add_option("--pareto", options.pareto, "Show points alone that none beats in all of these columns")
+      ->type_name("LIST");
+  command.add_option("--plot", line.plot, "Draw the chart below the table")->check(CLI::IsMember({"term"}));
+  command.add_option("--threads", options.threads, "Threads to plan on (default: all)")
+      ->check(CLI::Range(i64{1}, i64{256}))
+      ->type_name("N");
+  command.add_option("--max-points", options.max_points, "Refuse larger sweeps")
+      ->check(CLI::Range(i64{1}, i64{1} << 50))
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_flag("--no-progress", options.no_progress, "No progress on a terminal");
 }
 
 void add_batch(CLI::App& command, CommandLine& line) {
@@ -217,6 +261,13 @@ constexpr Command kCommands[] = {
      [](CommandLine& line) {
        return run_capacity({line.configs, line.probe, line.list_buffers});
      }},
+    {"sweep", "What if capacity, blocks, tokens, ranks or multiprocessors change?", add_sweep,
+     [](CommandLine& line) {
+       line.configs.report.render.plots = line.plot == "term";
+       line.sweep.configs = line.configs;
+       line.sweep.format = line.format;
+       return run_sweep(line.sweep);
+     }},
     {"batch", "Many sizing requests, JSON lines in and out", add_batch,
      [](CommandLine& line) { return run_batch(line.batch); }},
     {"import", "Turn what is deployed into a config that says where it is from", add_import,
@@ -246,7 +297,8 @@ int run(int argc, char** argv) {
   line.configs.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
   app.footer(
-      "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, 70 a bug.");
+      "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, "
+      "5 refused: a limit, 70 a bug.");
   app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
   add_verbosity(app, line);
   for (const Command& command : kCommands)
