@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +15,8 @@ namespace {
 
 // Small enough that an interrupted run ends soon even where every point reads the config again.
 constexpr i64 kBlockPoints = 1024;
+// Blocks of a round, a thread: enough that one which has to wait for its core holds up little.
+constexpr std::size_t kBlocksEach = 8;
 
 volatile std::sig_atomic_t caught_signal = 0;
 extern "C" void note_signal(int signal) { caught_signal = signal; }
@@ -95,21 +98,23 @@ RunEnd run_sweep_points(const Sweep& sweep, const RunOptions& options, const For
   const auto threads = static_cast<std::size_t>(max_of(1, min_of(wanted, blocks)));
   std::vector<PointPlanner> planners;
   for (std::size_t i = 0; i < threads; ++i) planners.emplace_back(sweep);
-  std::vector<SweepBlock> round(threads);
+  std::vector<SweepBlock> round(threads * kBlocksEach);
   RunEnd end;
   while (end.done < sweep.points) {
     const auto begin_of = [&](std::size_t i) {
       return min_of(end.done + static_cast<i64>(i) * kBlockPoints, sweep.points);
     };
-    const auto work = [&](std::size_t i) {
-      plan_block(planners[i], begin_of(i), begin_of(i + 1), format, round[i]);
+    std::atomic<std::size_t> next_block = 0;
+    const auto work = [&](PointPlanner& planner) {
+      for (std::size_t i; (i = next_block.fetch_add(1)) < round.size();)
+        plan_block(planner, begin_of(i), begin_of(i + 1), format, round[i]);
     };
     {
       std::vector<std::jthread> helpers;
-      for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(work, i);
-      work(0);
+      for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back([&, i] { work(planners[i]); });
+      work(planners[0]);
     }
-    const i64 next = begin_of(threads);
+    const i64 next = begin_of(round.size());
     for (const SweepBlock& block : round) {
       if (block.points.empty()) continue;
       if (!take(block)) return end;

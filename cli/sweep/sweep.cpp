@@ -37,12 +37,12 @@ struct StepCapacities {
   i64 prefill_tokens = 0;
 };
 
-// Every arena that the engine reserves, in the order of `size`. `pin` replaces the block of `arena`; other
-// arenas are planned only where all are looked at.
+// Every arena that the engine reserves, in the order of `size`. `requests` are the deployment's. `pin`
+// replaces the block of `arena`; other arenas are planned only where all are looked at.
 template <class Visit>
-Status visit_arenas(const Deployment& d, std::string_view arena, const std::optional<std::optional<i64>>& pin,
+Status visit_arenas(const Deployment& d, Result<std::vector<DeploymentRequest>>& requests,
+                    std::string_view arena, const std::optional<std::optional<i64>>& pin,
                     StepCapacities& step, Visit visit) {
-  auto requests = plan_requests(d);
   if (!requests) return requests.error();
   for (DeploymentRequest& origin : *requests) {
     PlanRequest& request = origin.request;
@@ -104,10 +104,11 @@ SweepPoint failed_point(SweepPoint point, ErrorCode error) {
   return point;
 }
 
-SweepPoint plan_deployment(const Deployment& d, const Sweep& sweep,
-                           const std::optional<std::optional<i64>>& pin, SweepPoint point) {
+SweepPoint plan_deployment(const Deployment& d, Result<std::vector<DeploymentRequest>>& requests,
+                           const Sweep& sweep, const std::optional<std::optional<i64>>& pin,
+                           SweepPoint point) {
   StepCapacities step;
-  const auto status = visit_arenas(d, sweep.arena, pin, step, [&](const Visited& v) -> Status {
+  const auto status = visit_arenas(d, requests, sweep.arena, pin, step, [&](const Visited& v) -> Status {
     if (v.bytes > kMostBytes - point.bytes)
       return Error{ErrorCode::out_of_range, "/plans",
                    concat("these plans together pass ", kMostBytes, " bytes"), ""};
@@ -409,17 +410,42 @@ std::optional<ErrorCode> PointPlanner::move_to(i64 index, SweepPoint& point) {
     const Axis& axis = sweep_.axes[i];
     if (axis.kind != AxisKind::pointer) set_number(axis, axis.at(axis_index(sweep_.axes, i, index)), point);
   }
+  renew_requests(index);
   return std::nullopt;
+}
+
+// Multiprocessors and blocks stand in the requests themselves: where nothing else changed these are kept.
+void PointPlanner::renew_requests(i64 index) {
+  i64 shape = 0;
+  std::optional<i64> multiprocessors;
+  for (std::size_t i = 0; i < sweep_.axes.size(); ++i) {
+    const Axis& axis = sweep_.axes[i];
+    const i64 value = axis_index(sweep_.axes, i, index);
+    if (axis.kind == AxisKind::sms)
+      multiprocessors = axis.at(value).number;
+    else if (axis.kind != AxisKind::block)
+      shape = shape * axis.size + value;
+  }
+  if (!requests_ || shape != shape_) {
+    requests_ = plan_requests(work_);
+    shape_ = shape;
+  }
+  if (!*requests_ || !multiprocessors) return;
+  for (DeploymentRequest& origin : **requests_) {
+    origin.request.moe.device.sm_count = *multiprocessors;
+    origin.request.indexer.device.sm_count = *multiprocessors;
+  }
 }
 
 SweepPoint PointPlanner::plan(i64 index) {
   SweepPoint point;
   if (const auto error = move_to(index, point)) return failed_point(point, *error);
-  return plan_deployment(work_, sweep_, block_, point);
+  return plan_deployment(work_, *requests_, sweep_, block_, point);
 }
 
 SweepPoint PointPlanner::plan_configured() {
-  return plan_deployment(sweep_.config->deployment, sweep_, std::nullopt, {});
+  auto requests = plan_requests(sweep_.config->deployment);
+  return plan_deployment(sweep_.config->deployment, requests, sweep_, std::nullopt, {});
 }
 
 std::vector<PointArena> PointPlanner::arenas(i64 index) {
@@ -427,24 +453,25 @@ std::vector<PointArena> PointPlanner::arenas(i64 index) {
   std::vector<PointArena> arenas;
   if (move_to(index, point)) return arenas;
   StepCapacities step;
-  const auto status = visit_arenas(work_, sweep_.arena, block_, step, [&](const Visited& v) -> Status {
-    PointArena arena{std::string(v.id), v.bytes, {}};
-    i64 listed = 0;
-    const auto add = [&](std::string_view name, i64 bytes) {
-      arena.tensors.push_back({std::string(name), bytes});
-      listed += bytes;
-    };
-    if (v.layout) {
-      const auto* moe = std::get_if<MoeLayout>(v.layout);
-      for (const TensorSpec& t : (moe ? moe->arena : std::get<IndexerLayout>(*v.layout).arena).tensors)
-        add(t.name, t.bytes);
-    } else {
-      for (const Buffer& b : v.part->buffers) add(b.name, b.bytes);
-    }
-    if (v.bytes > listed) arena.tensors.push_back({listed > 0 ? "padding" : "whole", v.bytes - listed});
-    arenas.push_back(std::move(arena));
-    return Ok{};
-  });
+  const auto status =
+      visit_arenas(work_, *requests_, sweep_.arena, block_, step, [&](const Visited& v) -> Status {
+        PointArena arena{std::string(v.id), v.bytes, {}};
+        i64 listed = 0;
+        const auto add = [&](std::string_view name, i64 bytes) {
+          arena.tensors.push_back({std::string(name), bytes});
+          listed += bytes;
+        };
+        if (v.layout) {
+          const auto* moe = std::get_if<MoeLayout>(v.layout);
+          for (const TensorSpec& t : (moe ? moe->arena : std::get<IndexerLayout>(*v.layout).arena).tensors)
+            add(t.name, t.bytes);
+        } else {
+          for (const Buffer& b : v.part->buffers) add(b.name, b.bytes);
+        }
+        if (v.bytes > listed) arena.tensors.push_back({listed > 0 ? "padding" : "whole", v.bytes - listed});
+        arenas.push_back(std::move(arena));
+        return Ok{};
+      });
   if (!status) arenas.clear();
   return arenas;
 }

@@ -73,13 +73,16 @@ class PointPlanner {
   // Moves `work_` to the point; an error where the config cannot be read with its values.
   std::optional<ErrorCode> move_to(i64 index, SweepPoint& point);
   bool reread(i64 index);
+  void renew_requests(i64 index);
   void set_number(const Axis& axis, const AxisValue& value, SweepPoint& point);
 
   const Sweep& sweep_;
   std::unique_ptr<Config> reread_;  // with the pointers' values of the last point
   std::vector<i64> pointer_values_;
   Deployment work_;
-  i64 scheduled_ = 0;                        // max_num_batched_tokens ahead of any axis
+  std::optional<Result<std::vector<DeploymentRequest>>> requests_;  // of `work_`
+  i64 shape_ = 0;      // the point they were made for, without the axes that they hold themselves
+  i64 scheduled_ = 0;  // max_num_batched_tokens ahead of any axis
   std::optional<std::optional<i64>> block_;  // the pin in place of the arena's own
 };
 

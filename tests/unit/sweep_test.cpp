@@ -146,6 +146,25 @@ TEST_CASE("contracts, blocks and single arenas have the bytes of the config that
   }
 }
 
+TEST_CASE("a planner that comes from another point gives what a fresh one gives") {
+  for (const Json& json : {glm52_json(), glm52_mixed_json()}) {
+    const BoundSweep bound =
+        bind(json, {"capacity=512,4096", "tp=3,4", "/deployment/num_speculative_tokens=0,5", "sms=64,188"});
+    PointPlanner used(bound.sweep);
+    // Every pair of points in a row, in both directions.
+    for (i64 from = 0; from < bound.sweep.points; ++from) {
+      for (i64 to = 0; to < bound.sweep.points; ++to) {
+        used.plan(from);
+        const SweepPoint a = used.plan(to), b = PointPlanner(bound.sweep).plan(to);
+        CHECK(a.bytes == b.bytes);
+        CHECK(a.failed == b.failed);
+        CHECK(a.raised == b.raised);
+        CHECK(a.launches == b.launches);
+      }
+    }
+  }
+}
+
 TEST_CASE("stated plans are swept by their own max_tokens, one or all of them") {
   const Json json = stated_json();
   const auto with_tokens = [&](std::vector<std::string> sets) {
