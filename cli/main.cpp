@@ -14,6 +14,7 @@
 
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
+#include "cli/sweep/columns.hpp"
 #include "planner/core/contract.hpp"
 
 namespace moeplan {
@@ -129,13 +130,27 @@ void add_capacity(CLI::App& command, CommandLine& line) {
                    "List buffers outside the arenas and the runtimes' cache keys");
 }
 
+// The rows of a table, one a line.
+template <class Row>
+std::string described(const char* title, std::span<const Row> rows, std::string_view Row::*name,
+                      std::string_view Row::*doc) {
+  std::string out = std::string(title) + ":";
+  for (const Row& row : rows) {
+    std::string line = "\n  " + std::string(row.*name) + " ";
+    line.resize(std::max<std::size_t>(line.size(), 17), ' ');
+    out += line + std::string(row.*doc);
+  }
+  return out + "\n";
+}
+
 void add_sweep(CLI::App& command, CommandLine& line) {
   command.footer(
       "Examples:\n  moeplan sweep -c configs/glm52.json --axis capacity=512,1024,3072\n"
       "  moeplan sweep -c glm52.json --arena decode --axis block=8,16,32,48,64,unpinned\n"
       "  moeplan sweep -c glm52.json --axis sms=100..188:+8 --axis tp=1..8:x2 --format csv\n"
-      "An axis is a JSON pointer, or capacity, block, max_tokens, tp, sms or contract. Values are lists and "
-      "ranges: 256..8192:x2, 256..1024:+256.");
+      "Values are lists and ranges: 256..8192:x2, 256..1024:+256.\n\n" +
+      described("Axes, beside JSON pointers", axis_names(), &AxisName::name, &AxisName::doc) + "\n" +
+      described("Columns", sweep_columns(), &SweepColumn::key, &SweepColumn::doc));
   // Rows of these leave as they are planned.
   std::vector<std::string> formats = format_names();
   for (const char* streamed : {"csv", "jsonl"}) {

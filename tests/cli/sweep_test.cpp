@@ -316,6 +316,14 @@ TEST_CASE("the numbers of page and picture are those of the JSON") {
   for (const Json& point : points) CHECK(sums[point["capacity"].dump()] == point["bytes"]);
 }
 
+TEST_CASE("the help lists every axis and every column") {
+  const Output run = run_moeplan("sweep --help");
+  CHECK(run.exit_code == 0);
+  for (const char* line : {"  capacity      VLLM_EXL3_PREFILL_CAPACITY", "  kv_tokens     what that change",
+                           "  contract      layout contract"})
+    CHECK(contains(run.out, line));
+}
+
 TEST_CASE("progress is for terminals: nothing of it reaches a pipe") {
   const Output run =
       run_moeplan("sweep -c configs/glm52.json --axis capacity=1..4000:+1 --columns bytes --format csv");
