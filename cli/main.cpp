@@ -21,6 +21,7 @@
 #include "cli/log.hpp"
 #include "cli/render/color.hpp"
 #include "cli/render/text.hpp"
+#include "cli/sweep/columns.hpp"
 #include "planner/core/contract.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/text.hpp"
@@ -93,6 +94,8 @@ struct CommandLine {
   std::string format;
   std::string units;
   bool no_color = false;
+  SweepOptions sweep;
+  std::string plot;
   std::string explain_topic;
   bool with_steps = false;
   AuditOptions audit;
@@ -328,6 +331,55 @@ void add_launches(CLI::App& command, CommandLine& line) {
       ->excludes(live_tokens);
 }
 
+// The rows of a table, one a line.
+template <class Row>
+std::string described(const char* title, std::span<const Row> rows, std::string_view Row::*name,
+                      std::string_view Row::*doc) {
+  std::string out = std::string(title) + ":";
+  for (const Row& row : rows) {
+    std::string line = "\n  " + std::string(row.*name) + " ";
+    line.resize(std::max<std::size_t>(line.size(), 17), ' ');
+    out += line + std::string(row.*doc);
+  }
+  return out + "\n";
+}
+
+void add_sweep(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan sweep -c configs/glm52.json --axis capacity=512,1024,3072\n"
+      "  moeplan sweep -c glm52.json --arena decode --axis block=8,16,32,48,64,unpinned\n"
+      "  moeplan sweep -c glm52.json --axis sms=100..188:+8 --axis tp=1..8:x2 --format csv\n"
+      "Values are lists and ranges: 256..8192:x2, 256..1024:+256.\n\n" +
+      described("Axes, beside JSON pointers", axis_names(), &AxisName::name, &AxisName::doc) + "\n" +
+      described("Columns", sweep_columns(), &SweepColumn::key, &SweepColumn::doc));
+  add_config_options(command, line);
+  SweepOptions& options = line.sweep;
+  command.add_option("--axis", options.axes, "What changes, and its values; repeat for a grid")
+      ->required()
+      ->take_all()
+      ->type_name("NAME=VALUES");
+  command.add_option("--arena", options.arena, "Look at this arena alone (default: all of them, summed)")
+      ->type_name("NAME");
+  command.add_option("--columns", options.columns, "Columns to show, such as bytes,mib,launches")
+      ->type_name("LIST");
+  command.add_option("--sort", options.sort, "Order by an axis or a column; :desc for the largest first")
+      ->type_name("COLUMN");
+  command.add_option("--top", options.top, "Show the first N rows of that order")
+      ->check(CLI::Range(i64{1}, i64{1} << 40))
+      ->type_name("N");
+  command.add_option("--pareto", options.pareto, "Show points alone that none beats in all of these columns")
+      ->type_name("LIST");
+  command.add_option("--plot", line.plot, "Draw the chart below the table")->check(CLI::IsMember({"term"}));
+  command.add_option("--threads", options.threads, "Threads to plan on (default: all)")
+      ->check(CLI::Range(i64{1}, i64{256}))
+      ->type_name("N");
+  command.add_option("--max-points", options.max_points, "Refuse larger sweeps")
+      ->check(CLI::Range(i64{1}, i64{1} << 50))
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_flag("--no-progress", options.no_progress, "No progress on a terminal");
+}
+
 void add_batch(CLI::App& command, CommandLine& line) {
   command.add_option("--input", line.batch.input, "File to read instead of standard input")
       ->type_name("FILE");
@@ -538,6 +590,12 @@ constexpr Command kCommands[] = {
      [](CommandLine& line) {
        return run_capacity({line.configs, line.probe, line.list_buffers});
      }},
+    {"sweep", "What if capacity, blocks, tokens, ranks or multiprocessors change?", add_sweep,
+     [](CommandLine& line) {
+       line.configs.report.render.plots = line.plot == "term";
+       line.sweep.configs = line.configs;
+       return run_sweep(line.sweep);
+     }},
     {"audit", "Does the reserve hold for every live token count, and which bytes can none use?", add_audit,
      [](CommandLine& line) {
        line.audit.configs = line.configs;
@@ -636,7 +694,8 @@ int run(int argc, char** argv) {
   line.configs.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
   app.footer(
-      "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, 70 a bug.");
+      "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, "
+      "5 refused: a limit, 70 a bug.");
   app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
   add_verbosity(app, line);
   for (const Command& command : kCommands)

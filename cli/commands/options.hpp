@@ -123,6 +123,19 @@ struct DevicesOptions {
   ReportOptions report;
 };
 
+struct SweepOptions {
+  ConfigOptions configs;
+  std::vector<std::string> axes;  // "capacity=512,1024"
+  std::string arena;              // "" for all
+  std::string columns;            // "bytes,launches"; "" for the usual ones
+  std::string sort;               // "bytes:desc"
+  std::string pareto;             // "bytes,launches"
+  i64 top = 0;                    // 0: all
+  i64 max_points = 10'000'000;
+  i64 threads = 0;  // 0: as many as the machine has
+  bool no_progress = false;
+};
+
 // The commands. Each prints its answer and returns how it ended.
 ExitCode run_size(const ConfigOptions& options);
 ExitCode run_explain(const ExplainOptions& options);
@@ -133,6 +146,7 @@ ExitCode run_check(CheckOptions options);
 ExitCode run_baseline(const BaselineOptions& options);
 ExitCode run_diff(const DiffOptions& options);
 ExitCode run_batch(const BatchOptions& options);
+ExitCode run_sweep(const SweepOptions& options);
 ExitCode run_import(ImportOptions options);
 ExitCode run_reconcile(const ReconcileOptions& options);
 std::vector<std::string> import_source_names();

@@ -28,6 +28,7 @@ struct TableForm {
   const TableForm* details = nullptr;  // the tables behind a row
   bool always = true;                  // else only where there is something to tell
   bool by_rank = false;                // has rank_0_lo, rank_0_hi, … where ranks differ
+  bool by_choice = false;              // has further members of one value each, that the command line names
 };
 
 struct ReportForm {
@@ -315,6 +316,16 @@ constexpr MemberForm kBaselineColumns[] = {text("config"),
 constexpr MemberForm kHistoryColumns[] = {text("date"), text("reason")};
 constexpr TableForm kBaselineTables[] = {{"configs", kBaselineColumns}, {"history", kHistoryColumns}};
 
+constexpr MemberForm kSweepFacts[] = {or_null(text("name")), or_null(text("contract")),
+                                      or_null(text("arena"))};
+constexpr MemberForm kSweepTotals[] = {integer("points"), integer("failed_points"),
+                                       or_null(integer("configured_bytes")),
+                                       or_null(integer("kv_bytes_per_token"))};
+constexpr MemberForm kPointColumns[] = {or_null(text("error")), boolean("configured")};
+// Axes and columns; axes and arenas.
+constexpr TableForm kSweepTables[] = {{.key = "points", .columns = kPointColumns, .by_choice = true},
+                                      {.key = "arenas", .columns = {}, .always = false, .by_choice = true}};
+
 constexpr ReportForm kReports[] = {
     {"plan", "what moeplan size answers", kNames, kPlanTotals, kPlanTables},
     {"explain", "what moeplan explain answers", {}, {}, kExplainTables, kExplainFacts},
@@ -326,6 +337,7 @@ constexpr ReportForm kReports[] = {
     {"checks", "what moeplan check answers of several configs", {}, kChecksTotals, kChecksTables},
     {"diff", "what moeplan diff answers", kDiffFacts, kDiffTotals, kDiffTables},
     {"baseline_report", "what moeplan baseline answers", kBaselineFacts, kBaselineTotals, kBaselineTables},
+    {"sweep", "what moeplan sweep answers", kSweepFacts, kSweepTotals, kSweepTables},
     {"reconcile", "what moeplan reconcile answers", kNames, kReconcileTotals, kReconcileTables},
     {"devices", "what moeplan devices answers", {}, {}, kDevicesTables},
 };
@@ -340,7 +352,9 @@ constexpr std::string_view kReportsName = "reports", kErrorsName = "errors";
 
 void write_type(JsonWriter& json, const MemberForm& member) {
   if (member.form == Form::scalar) {
-    json.key("type").inline_array(std::initializer_list<std::string_view>{"integer", "boolean", "string"});
+    std::vector<std::string_view> words = {"integer", "boolean", "string"};
+    if (member.may_be_null) words.emplace_back("null");
+    json.key("type").inline_array(words);
     return;
   }
   constexpr std::string_view kWords[] = {"string", "integer", "boolean", "array", "array"};
@@ -378,6 +392,11 @@ void write_table(JsonWriter& json, const TableForm& table) {
     json.key("patternProperties").begin_object().key("^(rank_[0-9]+_)?(lo|hi)$").begin_object();
     write_type(json, or_null(integer("")));
     json.end_object().end_object();
+  }
+  if (table.by_choice) {
+    json.key("additionalProperties").begin_object();
+    write_type(json, or_null(scalar("")));
+    json.end_object();
   }
   std::vector<std::string_view> required;
   if (table.details && table.details->always) required.push_back(table.details->key);

@@ -64,6 +64,9 @@ Status write_in_place(const std::string& path, std::string_view text, int flags)
   return Ok{};
 }
 
+// Names of open streams may stand for regular files, whose readers a new file would not reach.
+bool is_stream(const std::string& path) { return path.starts_with("/dev/") || path.starts_with("/proc/"); }
+
 // The rights of a file that is there, else of a new one.
 mode_t rights_of(const struct stat* existing) {
   if (existing) return existing->st_mode & 07777;
@@ -97,9 +100,7 @@ Status write_out(std::string_view text) {
 Status write_file(const std::string& path, std::string_view text) {
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
-  // Names of open streams may stand for regular files, whose readers a new file would not reach.
-  const bool is_stream = path.starts_with("/dev/") || path.starts_with("/proc/");
-  if (is_stream || (exists && !S_ISREG(status.st_mode))) return write_in_place(path, text, O_APPEND);
+  if (is_stream(path) || (exists && !S_ISREG(status.st_mode))) return write_in_place(path, text, O_APPEND);
   // A link stays one: what it names is replaced.
   std::error_code no_path;
   const auto target = exists ? std::filesystem::canonical(path, no_path) : std::filesystem::path(path);
@@ -120,6 +121,26 @@ Status write_file(const std::string& path, std::string_view text) {
 
 Status append_file(const std::string& path, std::string_view text) {
   return write_in_place(path, text, O_CREAT | O_APPEND);
+}
+
+Result<GrowingFile> GrowingFile::open(const std::string& path, bool appends) {
+  const int how = appends || is_stream(path) ? O_APPEND : O_TRUNC;
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | how, 0666);
+  if (descriptor < 0) return unwritable(path, errno);
+  return GrowingFile(path, descriptor);
+}
+
+GrowingFile::GrowingFile(GrowingFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+GrowingFile::~GrowingFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Status GrowingFile::write(std::string_view text) {
+  const int error_number = write_all(descriptor_, text);
+  if (error_number != 0) return unwritable(path_, error_number);
+  return Ok{};
 }
 
 }  // namespace moeplan

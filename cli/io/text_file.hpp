@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "planner/core/result.hpp"
 
@@ -21,5 +22,23 @@ Status write_file(const std::string& path, std::string_view text);
 
 // Adds to the end of a file, which is made when it is not there.
 Status append_file(const std::string& path, std::string_view text);
+
+// A file that is written piece by piece, so that readers see it grow.
+class GrowingFile {
+ public:
+  // Replaces what a regular file holds, or adds to it.
+  static Result<GrowingFile> open(const std::string& path, bool appends);
+  GrowingFile(GrowingFile&& other) noexcept;
+  GrowingFile& operator=(GrowingFile&&) = delete;
+  ~GrowingFile();
+
+  Status write(std::string_view text);
+
+ private:
+  GrowingFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+  std::string path_;
+  int descriptor_;
+};
 
 }  // namespace moeplan

@@ -3,22 +3,8 @@
 #include "cli/render/rows.hpp"
 
 namespace moeplan {
-namespace {
-
-std::string quoted(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + "\"";
-}
-
-}  // namespace
-
 std::string render_csv(std::span<const Report> reports, std::span<const Problem>, const RenderOptions&) {
-  return one_sheet(reports, ',', "\r\n", quoted);
+  return one_sheet(reports, ',', "\r\n", csv_quoted);
 }
 
 }  // namespace moeplan

@@ -13,6 +13,8 @@ std::span<const Format> formats() {
       {"junit", render_junit, true},        // CI servers
       {"sarif", render_sarif, true},        // code scanning
       {"github", render_github, true},      // annotations of a workflow
+      {"svg", render_svg, false},           // a picture
+      {"html", render_html, false},         // a page
   };
   return kFormats;
 }

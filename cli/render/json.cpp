@@ -59,7 +59,7 @@ void write_table(JsonWriter& json, const Table& table) {
     json.begin_object();
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       if (table.columns[i].audience == Audience::people) continue;
-      json.key(table.columns[i].key);
+      json.text_key(table.columns[i].key);
       write_cell(json, row.cells[i]);
     }
     for (const Table& detail : row.details) write_table(json, detail);

@@ -36,7 +36,7 @@ void append_report(std::string& out, const Report& report) {
       if (!about.empty()) json.member("about", about);
       for (std::size_t i = 0; i < table.columns.size(); ++i) {
         if (!is_for_programs(table.columns[i])) continue;
-        json.key(table.columns[i].key);
+        json.text_key(table.columns[i].key);
         write_cell(json, row.cells[i]);
       }
     });

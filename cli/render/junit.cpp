@@ -3,40 +3,19 @@
 #include <algorithm>
 
 #include "cli/render/marks.hpp"
+#include "cli/render/markup.hpp"
 #include "cli/render/render.hpp"
 #include "cli/render/rows.hpp"
-#include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
 
-// For attributes and content alike. What XML 1.0 cannot hold is escaped as printable() does.
-std::string xml(std::string_view text) {
-  constexpr std::pair<char, std::string_view> kEntities[] = {
-      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&apos;"}};
-  std::string out;
-  const std::string safe = printable(text);
-  for (std::size_t i = 0; i < safe.size(); ++i) {
-    const std::string_view rest = std::string_view(safe).substr(i);
-    const auto* entity = std::ranges::find(kEntities, safe[i], &std::pair<char, std::string_view>::first);
-    if (rest.starts_with("\xEF\xBF\xBE") || rest.starts_with("\xEF\xBF\xBF")) {
-      out += rest[2] == '\xBE' ? "\\xef\\xbf\\xbe" : "\\xef\\xbf\\xbf";
-      i += 2;
-    } else if (entity != std::end(kEntities)) {
-      out += entity->second;
-    } else {
-      out += safe[i];
-    }
-  }
-  return out;
-}
-
 std::string line_of(const Mark& mark) {
-  std::string line = concat(mark.level, ": ", xml(mark.message));
-  if (!mark.remedy.empty()) line += concat("; fix: ", xml(mark.remedy));
+  std::string line = concat(mark.level, ": ", markup(mark.message));
+  if (!mark.remedy.empty()) line += concat("; fix: ", markup(mark.remedy));
   if (!mark.pointer.empty())
-    line += concat(" (", xml(mark.source), ":", mark.line, " ", xml(mark.pointer), ")");
+    line += concat(" (", markup(mark.source), ":", mark.line, " ", markup(mark.pointer), ")");
   return line;
 }
 
@@ -65,13 +44,14 @@ void append_case(std::string& out, const Suite& suite, const Case& c) {
   std::vector<std::string> lines;
   for (const Mark& mark : c.marks) lines.push_back(line_of(mark));
   const Mark* error = first_error(c);
-  out += concat("    <testcase name=\"", xml(c.rule), "\" classname=\"", xml(suite.name), "\" time=\"0\"");
+  out +=
+      concat("    <testcase name=\"", markup(c.rule), "\" classname=\"", markup(suite.name), "\" time=\"0\"");
   if (error) {
     const std::string_view element = error->is_mistake ? "error" : "failure";
-    out += concat(">\n      <", element, " message=\"", xml(error->message), "\" type=\"", xml(c.rule), "\">",
-                  join(lines, "\n"), "</", element, ">\n    </testcase>\n");
+    out += concat(">\n      <", element, " message=\"", markup(error->message), "\" type=\"", markup(c.rule),
+                  "\">", join(lines, "\n"), "</", element, ">\n    </testcase>\n");
   } else if (!lines.empty() || (c.rule == kVerdictRule && !suite.output.empty())) {
-    out += concat(">\n      <system-out>", lines.empty() ? xml(suite.output) : join(lines, "\n"),
+    out += concat(">\n      <system-out>", lines.empty() ? markup(suite.output) : join(lines, "\n"),
                   "</system-out>\n    </testcase>\n");
   } else {
     out += "/>\n";
@@ -110,8 +90,9 @@ std::string render_junit(std::span<const Report> reports, std::span<const Proble
       if (const Mark* error = first_error(c)) ++(error->is_mistake ? errors : failures);
     }
     const auto tests = static_cast<i64>(suite.cases.size());
-    body += concat("  <testsuite name=\"", xml(suite.name), "\" tests=\"", tests, "\" failures=\"", failures,
-                   "\" errors=\"", errors, "\" skipped=\"0\" time=\"0\">\n", cases, "  </testsuite>\n");
+    body +=
+        concat("  <testsuite name=\"", markup(suite.name), "\" tests=\"", tests, "\" failures=\"", failures,
+               "\" errors=\"", errors, "\" skipped=\"0\" time=\"0\">\n", cases, "  </testsuite>\n");
     all_tests += tests;
     all_failures += failures;
     all_errors += errors;

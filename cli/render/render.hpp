@@ -27,6 +27,7 @@ struct RenderOptions {
   i64 most_bytes = kSummaryBytes;  // markdown ends at a whole row before it is longer
   // Absolute; a file's path is given relative to the root folder.
   std::string working_folder, root_folder;
+  bool plots = false;  // a table also draws its report's chart
 };
 
 // Reports in, in the order of their configs, and the mistakes of configs that have none; text out.
@@ -67,6 +68,12 @@ std::string render_sarif(std::span<const Report> reports, std::span<const Proble
 // Workflow commands that annotate files.
 std::string render_github(std::span<const Report> reports, std::span<const Problem> problems,
                           const RenderOptions& options);
+// The report's chart, else its tables, as one picture; all reports below each other.
+std::string render_svg(std::span<const Report> reports, std::span<const Problem>,
+                       const RenderOptions& options);
+// One self-contained page: no scripts, nothing that is loaded.
+std::string render_html(std::span<const Report> reports, std::span<const Problem>,
+                        const RenderOptions& options);
 
 // "error[code]: message" with its place, the line and a marker under it, and the remedy.
 std::string render_problems(std::span<const Problem> problems);

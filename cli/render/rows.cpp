@@ -33,12 +33,22 @@ std::string without_formula(std::string text) {
   return is_formula ? "'" + text : text;
 }
 
+}  // namespace
+
 std::string sheet_text(const Cell& cell) {
   return std::holds_alternative<std::string>(cell) ? without_formula(printable(std::get<std::string>(cell)))
                                                    : text_of(cell);
 }
 
-}  // namespace
+std::string csv_quoted(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + "\"";
+}
 
 std::string label_of(const Report& report) {
   if (!report.source.empty()) return report.source;

@@ -21,6 +21,12 @@ void visit_rows(const Report& report, const RowVisitor& visit);
 // Whether programs see the column.
 inline bool is_for_programs(const Column& column) { return column.audience != Audience::people; }
 
+// A cell of a sheet: control bytes escaped, and no formula.
+std::string sheet_text(const Cell& cell);
+
+// A field as RFC 4180 has it.
+std::string csv_quoted(std::string_view text);
+
 // Every row under one header, cells between `separator`s: "report", "table", "about", then each table's own
 // columns, a key once. `quote` makes a text a cell.
 std::string one_sheet(std::span<const Report> reports, char separator, std::string_view line_end,

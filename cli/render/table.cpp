@@ -1,6 +1,7 @@
 // Reports as text for people: the verdict first, then aligned tables.
 #include "cli/render/color.hpp"
 #include "cli/render/people.hpp"
+#include "cli/render/plot.hpp"
 #include "cli/render/render.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
@@ -77,7 +78,8 @@ void append_table(std::string& out, const Table& table, const RenderOptions& opt
 
 std::string without_glyphs(std::string text) {
   const std::pair<std::string_view, std::string_view> kReplacements[] = {
-      {" · ", ", "}, {"…", "..."}, {"×", "x"}};
+      {" · ", ", "}, {"…", "..."}, {"×", "x"}, {"▁", "."}, {"▂", ":"}, {"▃", "-"},
+      {"▄", "="},    {"▅", "+"},   {"▆", "*"}, {"▇", "%"}, {"█", "#"}};
   for (const auto& [from, to] : kReplacements) {
     for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
       text.replace(at, from.size(), to);
@@ -96,6 +98,7 @@ void append_report(std::string& out, const Report& report, const RenderOptions& 
   if (options.quiet) return;
   if (!report.subject.empty()) out += concat("\n", printable(report.subject), "\n");
   for (const Table& table : report.tables) append_table(out, table, options);
+  if (options.plots && report.chart) out += concat("\n", plot(*report.chart, options));
   if (!report.findings.empty() || !report.notes.empty()) out += "\n";
   for (const Finding& finding : report.findings) {
     out += concat(colored(concat(finding.level, "[", finding.rule, "]"), color_of(finding), options.color),

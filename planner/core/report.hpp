@@ -91,6 +91,23 @@ struct Finding {
   i64 column = 0;
 };
 
+// A value for each point of a chart; none where there is no answer.
+struct ChartSeries {
+  std::string name;
+  std::vector<std::optional<i64>> values;
+};
+
+// What pictures show beside the tables: curves of bytes over points in their order, and what the bytes of
+// some points are made of.
+struct Chart {
+  std::string title;
+  std::string axis;                 // what the points are
+  std::vector<std::string> points;  // their labels
+  std::vector<ChartSeries> series;  // over `points`
+  std::vector<std::string> stack_points;
+  std::vector<ChartSeries> stacks;  // parts, over `stack_points`
+};
+
 struct Report {
   std::string schema;        // such as "moeplan.plan/1"
   std::string verdict;       // the answer in one line
@@ -100,6 +117,7 @@ struct Report {
   std::vector<Fact> facts;   // for programs
   std::vector<Fact> totals;  // for programs
   std::vector<Table> tables;
+  std::optional<Chart> chart;
   std::vector<Finding> findings;
   std::vector<std::string> notes;
 };

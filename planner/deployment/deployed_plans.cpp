@@ -37,16 +37,21 @@ bool DeployedPlan::may_have(ExpertMap map) const {
 Result<std::vector<DeployedPlan>> deployed_plans(const Deployment& deployment) {
   auto requests = plan_requests(deployment);
   if (!requests) return requests.error();
+  return deployed_plans(deployment, std::move(*requests));
+}
+
+Result<std::vector<DeployedPlan>> deployed_plans(const Deployment& deployment,
+                                                 std::vector<DeploymentRequest> requests) {
   Exl3Steps engine_steps;
   if (deployment.engine && is_exl3(deployment)) {
     const auto settings = read_exl3_settings(*deployment.engine);
     if (!settings) return settings.error();
     engine_steps = exl3_steps(*settings, *deployment.engine);
     const auto tiers = tier_requests(deployment, *settings);
-    requests->insert(requests->begin(), tiers.begin(), tiers.end());
+    requests.insert(requests.begin(), tiers.begin(), tiers.end());
   }
   std::vector<DeployedPlan> plans;
-  for (DeploymentRequest& origin : *requests) {
+  for (DeploymentRequest& origin : requests) {
     if (!is_moe(origin.request.kind)) continue;
     auto layout = plan_moe(origin.request.moe);
     if (!layout) return located(origin, layout.error());

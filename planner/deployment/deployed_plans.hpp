@@ -27,6 +27,9 @@ struct DeployedPlan {
 // and dynamic plans too. A stated plan may be launched with 1 token up to its capacity. Errors point into the
 // config.
 Result<std::vector<DeployedPlan>> deployed_plans(const Deployment& deployment);
+// The same of requests that were made of the deployment already.
+Result<std::vector<DeployedPlan>> deployed_plans(const Deployment& deployment,
+                                                 std::vector<DeploymentRequest> requests);
 
 // As launches_of takes them; `plans` has to outlive the result.
 std::vector<SteppedPlan> stepped(const std::vector<DeployedPlan>& plans);

@@ -214,6 +214,25 @@ void bench_commands() {
   }
 }
 
+// A million points, on the threads that the machine has.
+void bench_sweep() {
+  std::vector<double> seconds;
+  Run last{};
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    last = run({"sweep", "-c", MOEPLAN_SOURCE_DIR "/configs/glm52.json", "--axis", "capacity=1..1000:+1",
+                "--axis", "sms=1..1000:+1", "--columns", "bytes,mib,launches", "--format", "csv"},
+               "/dev/null");
+    seconds.push_back(last.seconds);
+  }
+  report("sweep of 1,000,000 points to CSV, wall", median(seconds), "s", 5, false);
+  report("sweep peak memory, 1,000,000 points", static_cast<double>(last.peak_kib) / 1024, "MiB", 64, false);
+  const Run pointers = run({"sweep", "-c", MOEPLAN_SOURCE_DIR "/configs/glm52.json", "--axis",
+                            "/deployment/max_num_batched_tokens=1..50000:+1", "--columns",
+                            "bytes,mib,launches", "--format", "csv"},
+                           "/dev/null");
+  report("sweep by JSON pointer, wall", 50'000 / pointers.seconds, "points/s", 10'000, true);
+}
+
 }  // namespace
 
 int main() {
@@ -223,5 +242,6 @@ int main() {
   bench_batch(requests);
   bench_audit();
   bench_commands();
+  bench_sweep();
   return missed == 0 ? 0 : 1;
 }

@@ -94,11 +94,21 @@ COMMANDS = [
     (["check", "-c", "-"], hostile_plans()),
     (["diff", "configs/glm52.json", "configs/glm52-gate8192.json"], None),
     (["baseline", "show", "--baseline", baseline_file()], None),
+    (["sweep", "-c", "configs/glm52.json", "--axis", "capacity=512,3072,8192", "--axis", "tp=3,4"], None),
+    (["sweep", "-c", "configs/glm52.json", "-c", "configs/glm52-e160.json", "--arena", "decode", "--axis",
+      "block=8,64,unpinned", "--columns", "bytes,sound,cold_keys,reachable,bar", "--sort", "cold_keys"], None),
+    (["sweep", "-c", "-", "--axis", "/model/name=" + json.dumps(hostile)], hostile_config()),
+    (["sweep", "-c", "/nowhere.json", "--axis", "tp=4"], None),
     (["reconcile", log], None),
     (["reconcile", log, "--set", "/parallel/dcp=2"], None),
     (["reconcile", "tests/golden/logs/glm51_nvfp4_tp8_dcp4_mtp3.log"], None),
     (["reconcile", "/nowhere.log"], None),
 ]
+
+
+def is_sweep(arguments):
+    """Whose rows leave one by one: without the members that tell a report's tables apart."""
+    return arguments[0] == "sweep"
 
 
 def answers(output):
@@ -131,6 +141,11 @@ def closed(schema):
     return out
 
 
+def strict_items(name, table):
+    items = validator_of(name, strict=True).schema["properties"][table]["items"]
+    return items.get("additionalProperties") is False
+
+
 def name_of(answer):
     return re.fullmatch(r"moeplan\.(\w+)/1", answer["schema"])[1]
 
@@ -160,11 +175,13 @@ def check_json():
                     broken = copy.deepcopy(part)
                     broken[key][0][member] = 1.5
                     assert not validator_of(name).is_valid(broken), f"{name}: {key}/0/{member} = 1.5"
+                # Of members that the command line names, anything may be one.
+                if not strict_items(name, key):
+                    continue
                 assert not validator_of(name, strict=True).is_valid(
                     dict(part, **{key: [dict(rows[0], unheard_of=1)]})), f"{name}: {key} takes any member"
-    assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "reconcile", "devices", "check", "checks", "diff",
-                    "baseline_report", "reports",
-                    "errors"}, seen
+    assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "sweep", "check", "checks", "diff",
+                    "baseline_report", "reconcile", "devices", "reports", "errors"}, seen
     return len(COMMANDS)
 
 
@@ -173,9 +190,12 @@ def check_json():
 def check_jsonl():
     count = 0
     for arguments, config, _, out in answers("jsonl"):
-        assert out.endswith("\n")
+        assert out.endswith("\n") or (is_sweep(arguments) and not out)
         for line in out.split("\n")[:-1]:
             row = json.loads(line)
+            if is_sweep(arguments):
+                assert "error" in row and ("config" in row) == (arguments.count("-c") > 1), (arguments, line)
+                continue
             assert isinstance(row["table"], str) and isinstance(row["report"], str), (arguments, line)
             count += 1
     return count
@@ -373,7 +393,7 @@ def cell_of(value):
 def rows_of(jsonl):
     for line in jsonl.splitlines():
         row = json.loads(line)
-        if row["table"] not in ("report", "findings", "notes", "errors"):
+        if row.get("table") not in ("report", "findings", "notes", "errors"):
             yield row
 
 
@@ -392,7 +412,10 @@ def check_sheets():
             read = list(csv.DictReader(io.StringIO(out, newline=""), **dialect))
             assert len(read) == len(expected), (arguments, output)
             for row, wanted in zip(read, expected):
-                assert {k: v for k, v in row.items() if v} == {k: v for k, v in wanted.items() if v}, (row, wanted)
+                # The MiB of a sheet are for spreadsheets.
+                assert "mib" not in row or row["mib"] == "" or is_sweep(arguments)
+                got = {k: v for k, v in row.items() if v and k != "mib"}
+                assert got == {printable(k): v for k, v in wanted.items() if v}, (row, wanted)
             count += len(read)
     return count
 
@@ -443,9 +466,51 @@ def check_markdown():
     return len(COMMANDS)
 
 
+# ---- Pictures and pages
+
+def markup_errors(text, root_tag):
+    """Well-formed, and nothing that runs or is loaded."""
+    try:
+        # What HTML writes otherwise: its doctype, and two tags that it leaves open.
+        tree = xml.fromstring(re.sub(r"<(meta [^>]*|br)>", r"<\1/>", text.removeprefix("<!doctype html>\n")))
+    except xml.ParseError as error:
+        return [str(error)]
+    errors = [] if tree.tag.split("}")[-1] == root_tag else [tree.tag]
+    for element in tree.iter():
+        tag = element.tag.split("}")[-1]
+        if tag in ("script", "img", "image", "link", "iframe", "object", "embed", "a", "use", "foreignObject", "form"):
+            errors.append(f"<{tag}>")
+        for key, value in element.attrib.items():
+            name = key.split("}")[-1].lower()
+            if name.startswith("on") or name in ("href", "src") or re.search(r"url\(|javascript:", value, re.I):
+                errors.append(f"{key}={value!r}")
+        if tag == "style" and re.search(r"url\(|@import", element.text or ""):
+            errors.append("a style that loads")
+    return errors
+
+
+def check_pictures():
+    count, some = 0, None
+    for output, root_tag in (("svg", "svg"), ("html", "html")):
+        for arguments, config, _, out in answers(output):
+            if not out:
+                continue
+            assert not markup_errors(out, root_tag), f"{arguments}: {markup_errors(out, root_tag)[:3]}"
+            if config and config.get("name") == hostile:
+                assert "&lt;img src=x onerror=y&gt;" in out or "<img" not in out, arguments
+            assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", out), arguments
+            some, count = out, count + 1
+        for breakage in (("<text", "<script>x</script><text") if output == "svg" else ("<p", "<script>x</script><p"),
+                         (">", "", 1), ("<style>", "<style>@import 'x';"), (" class=", " onload='x' class="),
+                         ("</", "<img src='x'/></")):
+            broken = some.replace(*breakage)
+            assert broken != some and markup_errors(broken, root_tag), (output, breakage)
+    return count
+
+
 def check_all_at_once():
     """All outputs of one run: equal exit codes, and the bytes of each alone."""
-    formats = ["json", "jsonl", "csv", "tsv", "markdown", "junit", "sarif", "github"]
+    formats = ["json", "jsonl", "csv", "tsv", "markdown", "junit", "sarif", "github", "svg", "html"]
     for arguments, config in COMMANDS:
         with tempfile.TemporaryDirectory() as folder:
             outputs = [part for f in formats for part in ("-o", f"{f}={folder}/{f}")]
@@ -455,10 +520,10 @@ def check_all_at_once():
                 alone_code, alone, _ = run(*arguments, "-o", f, config=config)
                 assert alone_code == code, (arguments, f)
                 written = (pathlib.Path(folder) / f).read_bytes().decode()
-                assert written == alone or (alone == "" and f in ("csv", "tsv")), (arguments, f)
+                assert written == alone or (alone == "" and f in ("csv", "tsv", "svg", "html")), (arguments, f)
     return len(COMMANDS)
 
 
 for check in (check_json, check_jsonl, check_sarif, check_junit, check_sheets, check_github, check_markdown,
-              check_all_at_once):
+              check_pictures, check_all_at_once):
     print(f"{check.__name__}: {check()}")

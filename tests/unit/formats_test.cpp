@@ -270,7 +270,7 @@ TEST_CASE("JUnit escapes markup, and the two characters that XML cannot hold") {
   Report report = with_findings("note", 1);
   report.findings[0].message = "<&>\"'\xEF\xBF\xBE\xEF\xBF\xBF";
   const Report reports[] = {report};
-  CHECK(count_of(render_junit(reports, {}, {}), "&lt;&amp;&gt;&quot;&apos;\\xef\\xbf\\xbe\\xef\\xbf\\xbf") ==
+  CHECK(count_of(render_junit(reports, {}, {}), "&lt;&amp;&gt;&quot;&#39;\\xef\\xbf\\xbe\\xef\\xbf\\xbf") ==
         1);
 }
 
