@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "cli/commands/app_shape.hpp"
+#include "cli/commands/config_key.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/outputs.hpp"
 #include "cli/commands/topics.hpp"
@@ -57,6 +58,11 @@ std::vector<std::string> weight_format_names() {
 std::string check_set(const std::string& set) {
   const bool fine = set.starts_with('/') && set.find('=') != std::string::npos;
   return fine ? "" : "write --set /json/pointer=value, for example /deployment/max_num_batched_tokens=8192";
+}
+
+// An unset variable of a script must not switch a gate off.
+std::string check_file_name(const std::string& text) {
+  return text.empty() ? "write the name of a file" : "";
 }
 
 std::string check_date(const std::string& text) {
@@ -131,6 +137,16 @@ std::string settle_report_options(CommandLine& line) {
                                                        .clicolor_force = std::getenv("CLICOLOR_FORCE"),
                                                        .term = std::getenv("TERM"),
                                                        .is_terminal = isatty(STDOUT_FILENO) == 1});
+  // An answer must not replace what it is about.
+  std::vector<std::string> inputs = line.configs.paths;
+  inputs.insert(inputs.end(), {line.check.policy, line.check.baseline, line.baseline.baseline,
+                               line.diff.baseline, line.import.file});
+  for (const Output& output : report.outputs) {
+    const bool is_input = !output.path.empty() && std::ranges::any_of(inputs, [&](const std::string& input) {
+      return !input.empty() && config_key(input) == config_key(output.path);
+    });
+    if (is_input) return "-o would write over " + output.path + ", which is read";
+  }
   return conflict_of(report.outputs);
 }
 
@@ -151,7 +167,9 @@ void add_report_options(CLI::App& command, CommandLine& line) {
   command.add_option("--show", report.show, "The mildest findings to show")
       ->check(CLI::IsMember({"all", "note", "warning", "error"}))
       ->capture_default_str();
-  command.add_option("--fail-on", report.fail_on, "The mildest finding that exits 1 (default: never)")
+  command
+      .add_option("--fail-on", report.fail_on,
+                  "The mildest finding that exits 1 (default: never; of check: error)")
       ->check(CLI::IsMember({"error", "warning", "note", "never"}));
   command.add_flag("--exit-zero", report.exit_zero, "Exit 0 where the answer is no, too");
   command.add_flag("--no-color", line.no_color, "No colour, whatever the terminal and environment say");
@@ -230,8 +248,11 @@ void add_check(CLI::App& command, CommandLine& line) {
       "Exits 1 when a rule of --fail-on (default error) or above fires. moeplan help rules lists the rules.");
   add_config_options(command, line);
   command.add_option("--policy", line.check.policy, "Policy file (default: every rule at its own level)")
+      ->check(check_file_name)
       ->type_name("FILE");
-  command.add_option("--baseline", line.check.baseline, "Compare with this baseline")->type_name("FILE");
+  command.add_option("--baseline", line.check.baseline, "Compare with this baseline")
+      ->check(check_file_name)
+      ->type_name("FILE");
   command.add_option("--today", line.check.today, "The day waivers are judged by (default: the system's)")
       ->check(check_date)
       ->type_name("DATE");
@@ -248,7 +269,10 @@ void add_baseline(CLI::App& command, CommandLine& line) {
       ->required()
       ->check(CLI::IsMember({"write", "update", "show"}))
       ->type_name("ACTION");
-  command.add_option("--baseline", options.baseline, "The baseline file")->required()->type_name("FILE");
+  command.add_option("--baseline", options.baseline, "The baseline file")
+      ->required()
+      ->check(check_file_name)
+      ->type_name("FILE");
   command.add_option("-c,--config", line.configs.paths, "Configs to write; repeat for several")
       ->take_all()
       ->type_name("FILE");
@@ -269,22 +293,26 @@ void add_diff(CLI::App& command, CommandLine& line) {
       "  moeplan diff plan.json --contracts sparkinfer-de04125,sparkinfer-c2f135c\n"
       "  moeplan diff glm52.json --plans decode,prefill\n"
       "  moeplan diff glm52.json --baseline .moeplan/baseline.json --exit-code\n"
-      "--set changes the second side alone.");
+      "--set changes the second side alone; with --contracts both.");
   DiffOptions& options = line.diff;
   command.add_option("config", line.configs.paths, "One config, or two")
       ->required()
       ->expected(1, 2)
       ->type_name("FILE");
-  command.add_option("--contracts", options.contracts, "Compare two contracts: A,B")
-      ->delimiter(',')
-      ->expected(2)
-      ->check(CLI::IsMember(contract_ids()))
-      ->type_name("ID,ID");
-  command.add_option("--plans", options.plans, "Compare two plans of the config: A,B")
-      ->delimiter(',')
-      ->expected(2)
-      ->type_name("ID,ID");
-  command.add_option("--baseline", options.baseline, "Compare with the baseline")->type_name("FILE");
+  CLI::Option* contracts = command.add_option("--contracts", options.contracts, "Compare two contracts: A,B")
+                               ->delimiter(',')
+                               ->expected(2)
+                               ->check(CLI::IsMember(contract_ids()))
+                               ->type_name("ID,ID");
+  CLI::Option* plans = command.add_option("--plans", options.plans, "Compare two plans of the config: A,B")
+                           ->delimiter(',')
+                           ->expected(2)
+                           ->type_name("ID,ID")
+                           ->excludes(contracts);
+  command.add_option("--baseline", options.baseline, "Compare with the baseline")
+      ->type_name("FILE")
+      ->excludes(contracts)
+      ->excludes(plans);
   command.add_flag("--all", options.all, "Unchanged tensors too");
   command.add_flag("--exit-code", options.exit_code, "Exit 1 when anything reserved or compiled differs");
   add_override_options(command, line);
@@ -641,7 +669,7 @@ constexpr Command kCommands[] = {
      [](CommandLine& line) { return run_completions(shape_of(*line.app), line.shell); }},
     {"man", "Print the manual page", [](CLI::App&, CommandLine&) {},
      [](CommandLine& line) { return run_man(shape_of(*line.app)); }},
-    {"help", "Explain a topic, a command or an error word", add_help,
+    {"help", "Explain a topic, a command, a rule or an error word", add_help,
      [](CommandLine& line) { return answer_help(line); }},
     {"version", "Print the version; with -v what the build is made of", add_verbosity,
      [](CommandLine& line) { return run_version(line.verbosity > 0); }},

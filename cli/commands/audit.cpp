@@ -1,5 +1,6 @@
 // moeplan audit: does the reserve hold for every number of live tokens, and which bytes can none use?
 #include <algorithm>
+#include <iterator>
 
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
@@ -187,9 +188,13 @@ std::vector<Finding> findings_of(std::span<const AuditedPlan> audited) {
 }
 
 // Plans that hold what is needed and yet cannot be launched: no answer of an audit, so a warning.
-std::vector<Finding> failure_warnings(const Deployment& deployment, const std::vector<DeployedPlan>& plans) {
+std::vector<Finding> failure_warnings(const Deployment& deployment, const std::vector<DeployedPlan>& plans,
+                                      const std::string& choice) {
   if (!deployment.device || !deployment.device->shared_memory_per_block_optin) return {};
-  auto failures = launch_failures(plans, *deployment.device->shared_memory_per_block_optin);
+  std::vector<DeployedPlan> chosen;
+  std::ranges::copy_if(plans, std::back_inserter(chosen),
+                       [&](const DeployedPlan& plan) { return is_chosen(plan.id(), choice); });
+  auto failures = launch_failures(chosen, *deployment.device->shared_memory_per_block_optin);
   for (Finding& failure : failures) failure.level = "warning";
   return failures;
 }
@@ -266,7 +271,7 @@ Result<Report> audit_report(const PlannedConfig& planned, const std::vector<Depl
   report.tables.push_back(plans_table(audited));
   report.tables.push_back(unused_table(unused, kv));
   report.findings = findings_of(audited);
-  for (auto& more : {unused_findings(unused), failure_warnings(deployment, plans)})
+  for (auto& more : {unused_findings(unused), failure_warnings(deployment, plans, options.plan)})
     report.findings.insert(report.findings.end(), more.begin(), more.end());
   if (!options.assume_blocks.empty())
     report.notes.push_back(concat(

@@ -1,7 +1,12 @@
 // moeplan baseline: write what configs reserve now, update it with a reason, show it.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/commands/config_key.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/snapshot_of.hpp"
@@ -58,6 +63,29 @@ Report baseline_report(const BaselineFile& file, std::string verdict) {
   return report;
 }
 
+// Keeps other updates of baselines in the same folder out until it goes; it ends with the process, however
+// that ends. A folder that is missing is made for a write; one that cannot be locked is told when the file is
+// written.
+class FolderLock {
+ public:
+  FolderLock(std::filesystem::path folder, bool writes) {
+    if (!writes) return;
+    std::error_code ignored;
+    if (folder.empty()) folder = ".";
+    std::filesystem::create_directories(folder, ignored);
+    descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor_ >= 0) flock(descriptor_, LOCK_EX);
+  }
+  ~FolderLock() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
 // The configs as snapshots; their problems where they have none.
 std::vector<Snapshot> snapshots_of(const ConfigOptions& options, std::vector<PlannedConfig>& configs,
                                    std::vector<Problem>& problems) {
@@ -65,7 +93,7 @@ std::vector<Snapshot> snapshots_of(const ConfigOptions& options, std::vector<Pla
   for (const std::string& path : options.paths) {
     configs.push_back(plan_config(read_config(path, options.overrides)));
     const PlannedConfig& planned = configs.back();
-    if (planned.ok()) snapshots.push_back(snapshot_of(planned, path));
+    if (planned.ok()) snapshots.push_back(snapshot_of(planned, config_key(path)));
     problems.insert(problems.end(), planned.config->problems.begin(), planned.config->problems.end());
   }
   return snapshots;
@@ -73,6 +101,7 @@ std::vector<Snapshot> snapshots_of(const ConfigOptions& options, std::vector<Pla
 
 Status check_options(const BaselineOptions& options) {
   const bool has_configs = !options.configs.paths.empty();
+  if (options.baseline == "-") return usage("a baseline is a file, not standard input", "name the file");
   if (options.action == "show") return Ok{};
   if (!has_configs)
     return usage(concat("baseline ", options.action, " needs -c"),
@@ -94,10 +123,14 @@ ExitCode run_baseline(const BaselineOptions& options) {
   };
   if (auto s = check_options(options); !s) return fail({{s.error(), {}}}, ExitCode::usage);
 
+  const FolderLock lock(std::filesystem::path(options.baseline).parent_path(), options.action != "show");
   std::unique_ptr<BaselineFile> file;
   if (options.action == "write") {
     // What is there was agreed to: only an update with a reason replaces it.
-    if (read_text(options.baseline) && !options.force)
+    std::error_code ignored;
+    const bool exists = std::filesystem::symlink_status(options.baseline, ignored).type() !=
+                        std::filesystem::file_type::not_found;
+    if (exists && !options.force)
       return fail({{usage(concat(options.baseline, " exists"),
                           "baseline update --reason \"…\" changes it; --force writes it anew"),
                     {}}},
@@ -127,9 +160,13 @@ ExitCode run_baseline(const BaselineOptions& options) {
   file->baseline.history.push_back({text_of(date_or_today(options.today)),
                                     options.reason.empty() ? std::string("written") : options.reason});
   file->text = write_baseline(file->baseline);
-  std::error_code ignored;  // a folder that cannot be made is told when the file is written
-  const auto folder = std::filesystem::path(options.baseline).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  if (file->text.size() > kMaxInputBytes)
+    return fail({{Error{ErrorCode::too_large, "",
+                        concat("the baseline would have ", grouped(static_cast<i64>(file->text.size())),
+                               " bytes, more than can be read again"),
+                        "keep fewer configs in one baseline"},
+                  {}}},
+                ExitCode::input);
   if (auto s = write_file(options.baseline, file->text); !s) return fail({{s.error(), {}}}, ExitCode::input);
   const Report report =
       baseline_report(*file, concat("baseline ", short_digest(file->text), " written to ", options.baseline,

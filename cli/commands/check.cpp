@@ -1,6 +1,7 @@
 // moeplan check: does a config obey the policy, and does it stay near its baseline?
 #include <algorithm>
 
+#include "cli/commands/config_key.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/snapshot_of.hpp"
@@ -50,10 +51,9 @@ struct Gate {
   std::vector<bool> used_waivers = {};
 };
 
-bool fails(const Counts& counts, std::string_view fail_on) {
-  if (fail_on == "never") return false;
-  return counts.errors > 0 || (fail_on != "error" && counts.warnings > 0) ||
-         (fail_on == "note" && counts.notes > 0);
+bool fails(const Report& report, const Gate& gate) {
+  return std::ranges::any_of(report.findings,
+                             [&](const Finding& finding) { return reaches(finding, gate.fail_on); });
 }
 
 Result<Report> check_report(const PlannedConfig& planned, Gate& gate) {
@@ -63,7 +63,7 @@ Result<Report> check_report(const PlannedConfig& planned, Gate& gate) {
   std::vector<PlanLaunches> launches;
   if (deployment.device && deployment.device->shared_memory_per_block_optin)
     launches = launches_of(stepped(*plans), *deployment.device->shared_memory_per_block_optin);
-  const Snapshot now = snapshot_of(planned, planned.config->name);
+  const Snapshot now = snapshot_of(planned, config_key(planned.config->name));
   const Snapshot* baseline = gate.baseline ? gate.baseline->baseline.find(now.config) : nullptr;
   std::optional<Difference> difference;
   if (baseline) difference = difference_of(*baseline, now);
@@ -80,10 +80,9 @@ Result<Report> check_report(const PlannedConfig& planned, Gate& gate) {
   report.schema = "moeplan.check/1";
   report.findings = check_policy(subject, gate.policy.policy, gate.today, gate.used_waivers);
   const Counts counts = count(report.findings);
-  const bool failed = fails(counts, gate.fail_on);
-  report.verdict =
-      concat(deployment.name ? concat(*deployment.name, ": ") : std::string(), failed ? "FAIL" : "PASS",
-             " · ", counts_text(counts), " · ", mebibytes(now.moe_bytes), " MiB of MoE scratch per rank");
+  const bool failed = fails(report, gate);
+  report.verdict = concat(planned.config->name, ": ", failed ? "FAIL" : "PASS", " · ", counts_text(counts),
+                          " · ", mebibytes(now.moe_bytes), " MiB of MoE scratch per rank");
   if (difference) {
     const i64 growth = growth_of(difference->moe_bytes);
     report.verdict += concat(" (", growth < 0 ? "" : "+", mebibytes(growth), " against baseline ",
@@ -113,8 +112,9 @@ Result<Report> check_report(const PlannedConfig& planned, Gate& gate) {
   return report;
 }
 
-// The verdict over several configs, and what is wrong with the policy's waivers.
-Report summary_of(std::span<const Report> reports, const Gate& gate) {
+// The verdict over all configs, and what is wrong with the policy's waivers. `unread`: configs that could not
+// be checked.
+Report summary_of(std::span<const Report> reports, i64 unread, const Gate& gate) {
   Report summary;
   summary.schema = "moeplan.checks/1";
   summary.findings = waiver_findings(gate.policy.policy, gate.today, gate.used_waivers);
@@ -133,22 +133,21 @@ Report summary_of(std::span<const Report> reports, const Gate& gate) {
     all.errors += counts.errors;
     all.warnings += counts.warnings;
     all.notes += counts.notes;
-    failed += fails(counts, gate.fail_on) ? 1 : 0;
+    failed += fails(report, gate) ? 1 : 0;
     const auto bytes = std::ranges::find(report.totals, "per_rank_bytes", &Fact::key);
     table.rows.push_back(
-        {{report.source, bytes->value, counts.errors, counts.warnings, !fails(counts, gate.fail_on)}, {}});
+        {{report.source, bytes->value, counts.errors, counts.warnings, !fails(report, gate)}, {}});
   }
-  const bool waivers_fail = fails(count(summary.findings), gate.fail_on);
-  summary.verdict = concat(
-      failed > 0     ? concat("FAIL · ", failed, " of ", counted(static_cast<i64>(reports.size()), "config"))
-      : waivers_fail ? std::string("FAIL · waivers")
-                     : concat("PASS · ", counted(static_cast<i64>(reports.size()), "config")),
-      " · ", counts_text(all));
-  summary.totals = {{"configs", static_cast<i64>(reports.size())},
-                    {"failed", failed},
-                    {"errors", all.errors},
-                    {"warnings", all.warnings},
-                    {"notes", all.notes}};
+  const i64 configs = static_cast<i64>(reports.size()) + unread;
+  std::vector<std::string> reasons;
+  if (unread > 0) reasons.push_back(concat(unread, " of ", counted(configs, "config"), " not checked"));
+  if (failed > 0) reasons.push_back(concat(failed, " of ", counted(configs, "config"), " failed"));
+  if (fails(summary, gate)) reasons.push_back("waivers");
+  summary.verdict = concat(reasons.empty() ? concat("PASS · ", counted(configs, "config"))
+                                           : concat("FAIL · ", join(reasons, ", ")),
+                           " · ", counts_text(all));
+  summary.totals = {{"configs", configs},   {"not_checked", unread},    {"failed", failed},
+                    {"errors", all.errors}, {"warnings", all.warnings}, {"notes", all.notes}};
   summary.tables.push_back(std::move(table));
   return summary;
 }
@@ -168,10 +167,11 @@ ExitCode run_check(CheckOptions options) {
   Gate gate{*policy, baseline.get(), date_or_today(options.today), output.fail_on};
   return answer_configs(
       options.configs, [&](const PlannedConfig& planned) { return check_report(planned, gate); },
-      [&](std::vector<Report>& reports) {
-        Report summary = summary_of(reports, gate);
+      [&](std::vector<Report>& reports, std::span<const Problem>) {
+        const i64 unread = static_cast<i64>(options.configs.paths.size() - reports.size());
+        Report summary = summary_of(reports, unread, gate);
         // One config says all there is, unless the waivers have something to say.
-        if (reports.size() > 1 || !summary.findings.empty())
+        if (reports.size() + static_cast<std::size_t>(unread) > 1 || !summary.findings.empty())
           reports.insert(reports.begin(), std::move(summary));
       });
 }

@@ -1,6 +1,7 @@
 // moeplan diff: what changed between two configs, plans or contracts, or since the baseline?
 #include <algorithm>
 
+#include "cli/commands/config_key.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/snapshot_of.hpp"
@@ -35,10 +36,13 @@ class Sides {
     return Side{std::move(label), snapshot_of(planned, path)};
   }
 
+  const DiffOptions& options() const { return options_; }
+
   std::vector<Problem> problems;
-  const DiffOptions& options_;
+  std::unique_ptr<BaselineFile> baseline;  // places in problems point into it
 
  private:
+  const DiffOptions& options_;
   std::vector<PlannedConfig> configs_;  // places in problems point into them
 };
 
@@ -56,7 +60,7 @@ Result<Side> only_plan(const Side& side, const std::string& id) {
   one.snapshot.contract = side.snapshot.contract;
   one.snapshot.kv_bytes_per_token = side.snapshot.kv_bytes_per_token;
   one.snapshot.kv_dcp = side.snapshot.kv_dcp;
-  one.snapshot.moe_bytes = found->bytes;
+  (found->is_indexer ? one.snapshot.indexer_bytes : one.snapshot.moe_bytes) = found->bytes;
   one.snapshot.arenas = {*found};
   one.snapshot.arenas[0].id = "plan";
   return one;
@@ -64,7 +68,7 @@ Result<Side> only_plan(const Side& side, const std::string& id) {
 
 std::string signed_mib(i64 bytes) { return concat(bytes > 0 ? "+" : "", mebibytes(bytes), " MiB"); }
 
-Report diff_report(const Side& before, const Side& after, bool all) {
+Report diff_report(const Side& before, const Side& after, const DiffOptions& options) {
   const Difference d = difference_of(before.snapshot, after.snapshot);
   Report report;
   report.schema = "moeplan.diff/1";
@@ -86,19 +90,30 @@ Report diff_report(const Side& before, const Side& after, bool all) {
                    {"after_bytes", new_bytes},
                    {"growth_bytes", d.growth()},
                    {"growth_kv_tokens", optional_cell(d.kv_tokens_of_growth)}};
-  report.tables = difference_tables(d, all);
+  report.tables = difference_tables(d, options.all);
+  report.answered_no = options.exit_code && d.differs();
   return report;
 }
 
+// Never printed: the problems of a side say what is wrong.
+Error told_as_problems() { return usage("", ""); }
+
 Result<std::pair<Side, Side>> compared(Sides& sides) {
-  const DiffOptions& options = sides.options_;
+  const DiffOptions& options = sides.options();
   const auto& paths = options.configs.paths;
+  if (std::ranges::find(paths, "-") != paths.end())
+    return usage("diff reads its configs by name, some twice", "write standard input to a file first");
   ConfigOverrides before = options.configs.overrides, after = options.configs.overrides;
-  before.sets.clear();
+  // Contracts are compared over one config, and so with the same changes.
+  if (options.contracts.empty()) before.sets.clear();
   const auto both = [](std::optional<Side> a, std::optional<Side> b) -> Result<std::pair<Side, Side>> {
-    if (!a || !b) return usage("", "");  // the problems say it
+    if (!a || !b) return told_as_problems();
     return std::pair{std::move(*a), std::move(*b)};
   };
+  const bool has_other = !options.contracts.empty() || !options.plans.empty() || !options.baseline.empty();
+  if (paths.size() == 2 && has_other)
+    return usage("two configs are compared with each other",
+                 "leave --contracts, --plans and --baseline to one config");
   if (paths.size() == 2) {
     auto a = sides.plan(paths[0], before, paths[0]);
     return both(std::move(a), sides.plan(paths[1], after, paths[1]));
@@ -111,17 +126,18 @@ Result<std::pair<Side, Side>> compared(Sides& sides) {
   }
   if (options.plans.size() == 2) {
     const auto side = sides.plan(paths[0], after, paths[0]);
-    if (!side) return usage("", "");
+    if (!side) return told_as_problems();
     auto a = only_plan(*side, options.plans[0]), b = only_plan(*side, options.plans[1]);
     if (!a) return a.error();
     if (!b) return b.error();
     return std::pair{std::move(*a), std::move(*b)};
   }
   if (!options.baseline.empty()) {
-    const auto file = read_baseline(options.baseline);
-    for (const Problem& problem : file->problems) sides.problems.push_back({problem.error, {}});
-    if (!file->problems.empty()) return usage("", "");
-    const Snapshot* known = file->baseline.find(paths[0]);
+    sides.baseline = read_baseline(options.baseline);
+    const auto& file = sides.baseline;
+    sides.problems.insert(sides.problems.end(), file->problems.begin(), file->problems.end());
+    if (!file->problems.empty()) return told_as_problems();
+    const Snapshot* known = file->baseline.find(config_key(paths[0]));
     if (!known)
       return usage(concat("baseline ", options.baseline, " does not know ", paths[0]),
                    "moeplan baseline update --reason \"…\" adds it");
@@ -147,9 +163,7 @@ ExitCode run_diff(const DiffOptions& options) {
     finish({}, {&problem, 1}, output);
     return ExitCode::usage;
   }
-  Report report = diff_report(pair->first, pair->second, options.all);
-  report.answered_no =
-      options.exit_code && difference_of(pair->first.snapshot, pair->second.snapshot).differs();
+  const Report report = diff_report(pair->first, pair->second, options);
   return finish({&report, 1}, {}, output);
 }
 

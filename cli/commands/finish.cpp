@@ -4,18 +4,20 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/commands/config_key.hpp"
 #include "cli/commands/outputs.hpp"
 #include "cli/io/text_file.hpp"
 
 namespace moeplan {
-namespace {
+namespace {}  // namespace
 
-// Whether a finding is at or above a threshold: a level, "all" or "never".
 bool reaches(const Finding& finding, std::string_view threshold) {
   if (threshold == "all") return true;
   if (threshold == "never" || threshold.empty()) return false;
   return severity_of(finding.level) >= severity_of(threshold);
 }
+
+namespace {
 
 bool answers_no(const Report& report, const ReportOptions& options) {
   return report.answered_no || std::ranges::any_of(report.findings, [&](const Finding& finding) {
@@ -23,17 +25,11 @@ bool answers_no(const Report& report, const ReportOptions& options) {
          });
 }
 
-// The working folder, and the folder that paths in SARIF and annotations are relative to: the repository's,
-// else the working folder itself.
+// The working folder, and the folder that paths in SARIF and annotations are relative to.
 void locate_working_folder(RenderOptions& options) {
   std::error_code ignored;
-  const auto here = std::filesystem::current_path(ignored);
-  options.working_folder = options.root_folder = here.string();
-  for (auto folder = here; folder.has_relative_path(); folder = folder.parent_path()) {
-    if (!std::filesystem::exists(folder / ".git", ignored)) continue;
-    options.root_folder = folder.string();
-    return;
-  }
+  options.working_folder = std::filesystem::current_path(ignored).string();
+  options.root_folder = repository_folder();
 }
 
 void complain(const Error& error) {
@@ -53,8 +49,15 @@ ExitCode print(std::string_view text) {
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options) {
   std::vector<Report> shown(reports.begin(), reports.end());
-  for (Report& report : shown)
+  for (Report& report : shown) {
     std::erase_if(report.findings, [&](const Finding& finding) { return !reaches(finding, options.show); });
+  }
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    // Formats that only errors fail have to be told of a no that milder findings stand for.
+    const bool has_error =
+        std::ranges::find(shown[i].findings, "error", &Finding::level) != shown[i].findings.end();
+    shown[i].answered_no = answers_no(reports[i], options) && (reports[i].answered_no || !has_error);
+  }
   RenderOptions render = options.render;
   locate_working_folder(render);
 
@@ -89,7 +92,7 @@ void locate_findings(Report& report, const Config& config) {
 
 ExitCode answer_configs(const ConfigOptions& options,
                         const std::function<Result<Report>(const PlannedConfig&)>& report,
-                        const std::function<void(std::vector<Report>&)>& complete) {
+                        const Completion& complete) {
   std::vector<PlannedConfig> configs;  // places in problems point into them
   std::vector<Report> reports;
   std::vector<Problem> problems;
@@ -109,7 +112,7 @@ ExitCode answer_configs(const ConfigOptions& options,
     }
     problems.insert(problems.end(), planned.config->problems.begin(), planned.config->problems.end());
   }
-  if (complete && !reports.empty()) complete(reports);
+  if (complete) complete(reports, problems);
   return finish(reports, problems, options.report);
 }
 

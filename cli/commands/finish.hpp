@@ -21,11 +21,16 @@ ExitCode finish(std::span<const Report> reports, std::span<const Problem> proble
 // Notes which config a report answers about, and where its findings stand there.
 void locate_findings(Report& report, const Config& config);
 
+// Whether a finding is at or above a threshold: a level, "all" or "never"; "" is never.
+bool reaches(const Finding& finding, std::string_view threshold);
+
+using Completion = std::function<void(std::vector<Report>&, std::span<const Problem>)>;
+
 // One report for each config, in their order; the problems of those that have none. An error of `report`
 // points into its config.
-// `complete`, where given, may add to the reports of all configs before they are printed.
+// `complete`, where given, may add to the reports of all configs before they are printed beside the problems.
 ExitCode answer_configs(const ConfigOptions& options,
                         const std::function<Result<Report>(const PlannedConfig&)>& report,
-                        const std::function<void(std::vector<Report>&)>& complete = nullptr);
+                        const Completion& complete = nullptr);
 
 }  // namespace moeplan

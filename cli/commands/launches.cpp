@@ -125,7 +125,7 @@ std::string headline(const LaunchTotals& totals, const std::vector<PlanLaunches>
                      std::optional<i64> max_cold) {
   for (const PlanLaunches& plan : launches) {
     if (plan.failure && plan.is_modelled())
-      return concat("FAILS · plan ", plan.id, ": ", plan.failure->message);
+      return concat("FAILS · ", plan_name(plan.id), ": ", plan.failure->message);
   }
   if (totals.keys == 0) return "NOT MODELLED · no plan whose launch keys are known";
   const std::string bar = max_cold ? concat(" (at most ", *max_cold, " allowed)") : std::string();

@@ -43,7 +43,7 @@ Environment settings_of(const JsonDocument& document) {
 }
 
 SnapshotArena arena_of_part(const RuntimePart& part) {
-  SnapshotArena arena{part.name, part.bytes, {}};
+  SnapshotArena arena{part.name, false, part.bytes, {}, {}};
   for (const Buffer& buffer : part.buffers) arena.tensors.push_back({std::string(buffer.name), buffer.bytes});
   return arena;
 }
@@ -62,8 +62,10 @@ Table totals_table(const Difference& d) {
   const std::pair<std::string_view, const Change<i64>*> rows[] = {
       {"MoE scratch, bytes a rank", &d.moe_bytes},
       {"indexer arenas, bytes a rank", &d.indexer_bytes},
+      {"MoE scratch with staging, bytes of the largest rank", &d.runtime_bytes},
       {"allocated after the profile, bytes", &d.late_bytes},
       {"KV cache, tokens", &d.kv_tokens},
+      {"KV cache, bytes a token", &d.kv_bytes_per_token},
       {"launch keys", &d.launch_keys},
       {"cold launch keys", &d.cold_keys}};
   for (const auto& [what, change] : rows) {
@@ -122,11 +124,12 @@ Snapshot snapshot_of(const PlannedConfig& planned, std::string path) {
   for (const PlannedRequest& plan : planned.plans) {
     if (const MoeLayout* layout = plan.moe()) {
       snapshot.moe_bytes += layout->total_bytes;
-      snapshot.arenas.push_back(arena_of(plan.id(), layout->arena, layout->total_bytes));
+      snapshot.arenas.push_back(arena_of(plan.id(), false, layout->arena, layout->total_bytes));
     } else if (plan.origin.request.kind < RequestKind::indexer_fold) {
       const IndexerLayout& layout_of_indexer = *plan.indexer();
       snapshot.indexer_bytes += layout_of_indexer.total_bytes;
-      snapshot.arenas.push_back(arena_of(plan.id(), layout_of_indexer.arena, layout_of_indexer.total_bytes));
+      snapshot.arenas.push_back(
+          arena_of(plan.id(), true, layout_of_indexer.arena, layout_of_indexer.total_bytes));
     }
   }
   for (const RuntimePart& part : planned.mixed_parts) {

@@ -10,7 +10,7 @@
 namespace moeplan {
 namespace {
 
-constexpr i64 kMost = i64{1} << 62;
+constexpr i64 kMost = i64{1} << 58;  // sums and differences of a few stay within 62 bits
 
 constexpr Field kTensorFields[] = {
     text<&NamedBytes::name>("name", "the tensor").required(),
@@ -18,8 +18,10 @@ constexpr Field kTensorFields[] = {
 };
 constexpr Field kArenaFields[] = {
     text<&SnapshotArena::id>("id", "the plan").required(),
+    boolean<&SnapshotArena::is_indexer>("is_indexer", "it is the indexer's"),
     integer<&SnapshotArena::bytes>("bytes", 0, kMost, "all of the arena").required(),
     object_list<&SnapshotArena::tensors>("tensors", kTensorFields, "in arena order"),
+    integer<&SnapshotArena::cold_keys>("cold_keys", 0, kMost, "kernels of its launches compiled mid-serve"),
 };
 constexpr Field kSnapshotFields[] = {
     text<&Snapshot::config>("config", "the path it is checked by").required(),
@@ -28,6 +30,8 @@ constexpr Field kSnapshotFields[] = {
     integer<&Snapshot::moe_bytes>("moe_bytes", 0, kMost, "MoE scratch of a rank").required(),
     integer<&Snapshot::indexer_bytes>("indexer_bytes", 0, kMost, "indexer arenas of a rank").required(),
     integer<&Snapshot::late_bytes>("late_bytes", 0, kMost, "allocated after the profile").required(),
+    integer<&Snapshot::runtime_bytes>("runtime_bytes", 0, kMost,
+                                      "of the largest rank: arenas, buffers and parity staging"),
     integer<&Snapshot::kv_bytes_per_token>("kv_bytes_per_token", 1, kMost, "of a rank"),
     integer<&Snapshot::kv_dcp>("kv_dcp", 1, 1 << 20, "ranks that share a request's tokens"),
     integer<&Snapshot::kv_tokens>("kv_tokens", 0, kMost, "that the cache certainly holds"),
@@ -47,7 +51,7 @@ std::span<const Field> baseline_fields() {
   static const Field kRows[] = {
       text<&Baseline::schema>("schema", "moeplan.baseline/1"),
       integer<&Baseline::schema_version>("schema_version", 1, 1, "version of this format: 1").required(),
-      object_list<&Baseline::history>("history", kChangeFields, "who agreed to what, oldest first"),
+      object_list<&Baseline::history>("history", kChangeFields, "when and why it changed, oldest first"),
       object_list<&Baseline::configs>("configs", kSnapshotFields, "one a config"),
   };
   return kRows;
@@ -67,6 +71,7 @@ void write_snapshot(JsonWriter& json, const Snapshot& s) {
   json.member("moe_bytes", s.moe_bytes);
   json.member("indexer_bytes", s.indexer_bytes);
   json.member("late_bytes", s.late_bytes);
+  write_optional(json, "runtime_bytes", s.runtime_bytes);
   write_optional(json, "kv_bytes_per_token", s.kv_bytes_per_token);
   write_optional(json, "kv_dcp", s.kv_dcp);
   write_optional(json, "kv_tokens", s.kv_tokens);
@@ -76,6 +81,7 @@ void write_snapshot(JsonWriter& json, const Snapshot& s) {
   for (const SnapshotArena& arena : s.arenas) {
     json.begin_object();
     json.member("id", std::string_view(arena.id));
+    if (arena.is_indexer) json.member("is_indexer", true);
     json.member("bytes", arena.bytes);
     json.key("tensors").begin_array();
     for (const NamedBytes& tensor : arena.tensors) {
@@ -85,6 +91,7 @@ void write_snapshot(JsonWriter& json, const Snapshot& s) {
       json.end_object();
     }
     json.end_array();
+    write_optional(json, "cold_keys", arena.cold_keys);
     json.end_object();
   }
   json.end_array();
@@ -113,6 +120,27 @@ void Baseline::put(Snapshot snapshot) {
                    std::move(snapshot));
 }
 
+namespace {
+
+// Entries that contradict each other would leave it open which one counts.
+void check_entries(FieldContext& context, const Baseline& baseline) {
+  if (baseline.schema && *baseline.schema != "moeplan.baseline/1")
+    add_problem(context, *context.document.find(context.document.root(), "schema"), ErrorCode::invalid_value,
+                concat("this is no baseline: its schema is ", *baseline.schema),
+                "moeplan baseline write makes one");
+  const JsonNode* list = context.document.find(context.document.root(), "configs");
+  if (!list || list->type != JsonType::array) return;
+  std::size_t index = 0;
+  for (const JsonNode* node = context.document.first_child(*list); node && index < baseline.configs.size();
+       node = context.document.next(*node), ++index) {
+    if (baseline.find(baseline.configs[index].config) != &baseline.configs[index])
+      add_problem(context, *node, ErrorCode::duplicate_key,
+                  concat("a second entry of config ", baseline.configs[index].config), "keep one");
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<BaselineFile> parse_baseline(std::string name, std::string text) {
   auto file = std::make_unique<BaselineFile>();
   file->name = std::move(name);
@@ -128,6 +156,7 @@ std::unique_ptr<BaselineFile> parse_baseline(std::string name, std::string text)
     return file;
   }
   read_fields(context, file->document.root(), baseline_fields(), &file->baseline);
+  check_entries(context, file->baseline);
   return file;
 }
 

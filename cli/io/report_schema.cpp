@@ -299,8 +299,8 @@ constexpr MemberForm kCheckTotals[] = {integer("errors"),
 constexpr TableForm kCheckTables[] = {{"totals_change", kChangeTotals, nullptr, false},
                                       {"changes", kChangeColumns, nullptr, false},
                                       {"settings", kSettingColumns, nullptr, false}};
-constexpr MemberForm kChecksTotals[] = {integer("configs"), integer("failed"), integer("errors"),
-                                        integer("warnings"), integer("notes")};
+constexpr MemberForm kChecksTotals[] = {integer("configs"), integer("not_checked"), integer("failed"),
+                                        integer("errors"),  integer("warnings"),    integer("notes")};
 constexpr MemberForm kChecksColumns[] = {text("config"), integer("per_rank_bytes"), integer("errors"),
                                          integer("warnings"), boolean("passes")};
 constexpr TableForm kChecksTables[] = {{"checks", kChecksColumns}};

@@ -7,6 +7,7 @@
 #include "cli/render/marks.hpp"
 #include "cli/render/render.hpp"
 #include "planner/core/text.hpp"
+#include "planner/policy/rules.hpp"
 
 namespace moeplan {
 namespace {
@@ -44,15 +45,27 @@ std::string fingerprint_of(std::string_view text) {
   return out;
 }
 
-// What a rule means: an error word's own meaning, else the rule's word with blanks.
-std::string meaning_of(std::string_view rule) {
-  if (rule == kVerdictRule) return "the question was answered with no";
-  for (const ErrorCodeRow& row : kErrorCodes) {
-    if (row.word == rule) return std::string(row.meaning);
+// What a rule means, in short and in full: a policy rule's title and what fires it, an error word's meaning,
+// else the rule's word with blanks.
+struct Meaning {
+  std::string brief, full, help;
+};
+Meaning meaning_of(std::string_view rule) {
+  std::string words;
+  if (rule == kVerdictRule) {
+    words = "the question was answered with no";
+  } else if (const int policy_rule = find_rule(rule); policy_rule >= 0) {
+    const PolicyRule& row = policy_rules()[static_cast<std::size_t>(policy_rule)];
+    return {std::string(row.title), concat("Fires when ", row.fires),
+            row.remedy.empty() ? concat("moeplan help ", rule) : std::string(row.remedy)};
+  } else {
+    words = rule;
+    std::ranges::replace(words, '-', ' ');
+    for (const ErrorCodeRow& row : kErrorCodes) {
+      if (row.word == rule) words = row.meaning;
+    }
   }
-  std::string words(rule);
-  std::ranges::replace(words, '-', ' ');
-  return words;
+  return {words, words, words};
 }
 
 void write_text(JsonWriter& json, std::string_view key, std::string_view text) {
@@ -60,12 +73,12 @@ void write_text(JsonWriter& json, std::string_view key, std::string_view text) {
 }
 
 void write_rule(JsonWriter& json, const Mark& mark) {
-  const std::string meaning = meaning_of(mark.rule);
+  const Meaning meaning = meaning_of(mark.rule);
   json.begin_object();
   json.member("id", mark.rule);
-  write_text(json, "shortDescription", meaning);
-  write_text(json, "fullDescription", meaning);
-  write_text(json, "help", meaning);
+  write_text(json, "shortDescription", meaning.brief);
+  write_text(json, "fullDescription", meaning.full);
+  write_text(json, "help", meaning.help);
   json.key("defaultConfiguration").begin_object().member("level", mark.level).end_object();
   json.end_object();
 }

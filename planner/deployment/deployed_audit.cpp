@@ -4,6 +4,7 @@
 
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_reach.hpp"
+#include "planner/deployment/launch_findings.hpp"
 #include "planner/moe/plan_moe.hpp"
 
 namespace moeplan {
@@ -49,7 +50,7 @@ Result<AuditedPlan> audit_plan(const DeployedPlan& plan, const AuditAssumptions&
   }
   if (audited.audits.empty())
     return Error{ErrorCode::invalid_value, "",
-                 concat("launches of plan ", plan.id(), " under ", plan.request().contract->id,
+                 concat("launches of ", plan_name(plan.id()), " under ", plan.request().contract->id,
                         *assumptions.expert_map == ExpertMap::present ? " never come with an expert map"
                                                                       : " always come with an expert map"),
                  "leave --expert-map out"};

@@ -33,7 +33,8 @@ std::optional<i64> rest_of(const SnapshotArena* arena) {
 ArenaChange arena_change(const std::string& id, const SnapshotArena* before, const SnapshotArena* after) {
   static const std::vector<NamedBytes> kNone;
   const auto bytes = [](const auto* item) { return item ? std::optional(item->bytes) : std::nullopt; };
-  ArenaChange change{id, {bytes(before), bytes(after)}, {}};
+  const auto cold = [](const SnapshotArena* arena) { return arena ? arena->cold_keys : std::nullopt; };
+  ArenaChange change{id, {bytes(before), bytes(after)}, {cold(before), cold(after)}, {}};
   const auto& old_tensors = before ? before->tensors : kNone;
   const auto& new_tensors = after ? after->tensors : kNone;
   for (const std::string& name : keys_of(old_tensors, new_tensors, &NamedBytes::name))
@@ -55,7 +56,8 @@ bool Difference::differs() const {
            });
   });
   return arenas_differ || changed(moe_bytes) || changed(indexer_bytes) || changed(late_bytes) ||
-         changed(kv_tokens) || changed(launch_keys) || changed(cold_keys);
+         changed(runtime_bytes) || changed(kv_bytes_per_token) || changed(kv_dcp) || changed(kv_tokens) ||
+         changed(launch_keys) || changed(cold_keys);
 }
 
 Difference difference_of(const Snapshot& before, const Snapshot& after) {
@@ -75,6 +77,9 @@ Difference difference_of(const Snapshot& before, const Snapshot& after) {
   difference.moe_bytes = {before.moe_bytes, after.moe_bytes};
   difference.indexer_bytes = {before.indexer_bytes, after.indexer_bytes};
   difference.late_bytes = {before.late_bytes, after.late_bytes};
+  difference.runtime_bytes = {before.runtime_bytes, after.runtime_bytes};
+  difference.kv_bytes_per_token = {before.kv_bytes_per_token, after.kv_bytes_per_token};
+  difference.kv_dcp = {before.kv_dcp, after.kv_dcp};
   difference.kv_tokens = {before.kv_tokens, after.kv_tokens};
   difference.launch_keys = {before.launch_keys, after.launch_keys};
   difference.cold_keys = {before.cold_keys, after.cold_keys};

@@ -30,6 +30,7 @@ struct TensorChange {
 struct ArenaChange {
   std::string id;
   Change<i64> bytes;
+  Change<i64> cold_keys;
   std::vector<TensorChange> tensors;  // in order of `after`, then what only `before` had; unchanged ones too
 };
 
@@ -41,7 +42,8 @@ struct SettingChange {
 struct Difference {
   std::vector<ArenaChange> arenas;
   std::vector<SettingChange> settings;  // changed ones
-  Change<i64> moe_bytes, indexer_bytes, late_bytes, kv_tokens, launch_keys, cold_keys;
+  Change<i64> moe_bytes, indexer_bytes, late_bytes, runtime_bytes, kv_tokens, kv_bytes_per_token, kv_dcp,
+      launch_keys, cold_keys;
   std::optional<i64> kv_tokens_of_growth;  // that the growth of scratch is worth, at the rate of `after`
 
   i64 growth() const { return growth_of(moe_bytes) + growth_of(indexer_bytes); }

@@ -1,5 +1,5 @@
 // Policy: which rules a deployment has to keep, at what level and with which limits, and what is waived until
-// when. Plain values; docs/policy.md lists the rules.
+// when. Plain values.
 #pragma once
 
 #include <optional>
@@ -51,7 +51,7 @@ struct Waiver {
 bool matches(const Waiver& waiver, std::string_view rule, std::string_view config);
 
 struct Policy {
-  // By rule, in the order of rules(); what is given replaces the rule's own.
+  // By rule, in the order of policy_rules(); what is given replaces the rule's own.
   std::vector<RuleSettings> rules;
   std::vector<Waiver> waivers;
 };

@@ -40,7 +40,7 @@ struct RuleCase {
 // "1,600.16 MiB", for messages: two decimals, half up.
 std::string mib(i64 bytes) {
   const i64 magnitude = bytes < 0 ? -bytes : bytes;
-  const i64 hundredths = (magnitude * 100 + (i64{1} << 19)) >> 20;
+  const auto hundredths = static_cast<i64>((Wide{magnitude} * 100 + (i64{1} << 19)) >> 20);
   std::string cents = std::to_string(hundredths % 100);
   if (cents.size() < 2) cents.insert(0, 1, '0');
   return concat(bytes < 0 ? "-" : "", grouped(hundredths / 100), ".", cents, " MiB");
@@ -120,8 +120,17 @@ std::string capacity_remedy(const RuleCase& c) {
 void check_growth(const RuleCase& c) {
   const Difference* difference = c.subject.difference;
   if (!difference) return;
+  // Staging grows without any arena, and a rank that differs on its own.
+  const bool runtime_grew_more =
+      growth_of(difference->runtime_bytes) > max_of(growth_of(difference->moe_bytes), 0) &&
+      difference->runtime_bytes.before;
+  static constexpr Change<i64> kSame{0, 0};
   const std::pair<std::string_view, const Change<i64>*> totals[] = {
-      {"MoE scratch", &difference->moe_bytes}, {"indexer arenas", &difference->indexer_bytes}};
+      {"MoE scratch", &difference->moe_bytes},
+      {"MoE scratch with staging of the largest rank",
+       runtime_grew_more ? &difference->runtime_bytes : &kSame},
+      {"indexer arenas", &difference->indexer_bytes},
+      {"what calls allocate after the profile", &difference->late_bytes}};
   for (const auto& [what, change] : totals) {
     const i64 growth = growth_of(*change), before = change->before.value_or(0);
     if (growth <= 0) continue;
@@ -157,9 +166,6 @@ void check_padding(const RuleCase& c) {
 }
 
 void check_baseline(const RuleCase& c) {
-  if (c.subject.baseline_lacks_config)
-    c.out.push_back(
-        {"", "the baseline does not know this config", "moeplan baseline update --reason \"…\" adds it"});
   const Snapshot* baseline = c.subject.baseline;
   if (!baseline) return;
   if (baseline->contract != c.subject.now.contract)
@@ -173,6 +179,11 @@ void check_baseline(const RuleCase& c) {
         {"",
          concat("scratch shrank by ", mib(shrunk), " a rank: the baseline would let it grow back unnoticed"),
          "", shrunk});
+}
+
+void check_known(const RuleCase& c) {
+  if (c.subject.baseline_lacks_config)
+    c.out.push_back({"", "the baseline does not know this config: nothing bounds its growth", ""});
 }
 
 void check_route_experts(const RuleCase& c) {
@@ -278,9 +289,11 @@ void check_duplicates(const RuleCase& c) {
 void check_layer_arenas(const RuleCase& c) {
   const auto& plans = c.subject.plans;
   const auto& model = c.subject.deployment.model;
+  // Without a model, more equal plans than anybody has roles for.
+  constexpr i64 kManyPlans = 16;
   const i64 layers = model && model->num_hidden_layers
                          ? *model->num_hidden_layers - model->first_k_dense_replace.value_or(0)
-                         : 16;
+                         : kManyPlans;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const auto same = [&](const DeployedPlan& other) {
       return !other.engine_made() && other.layout.total_bytes == plans[i].layout.total_bytes &&
@@ -291,7 +304,7 @@ void check_layer_arenas(const RuleCase& c) {
     if (plans[i].engine_made() || !is_first || count < max_of(layers, 2)) continue;
     const i64 bytes = (count - 1) * plans[i].layout.total_bytes;
     c.out.push_back({plans[i].origin.config_pointer(""),
-                     concat(count, " plans reserve the shape of plan ", plans[i].id(),
+                     concat(count, " plans reserve the shape of ", plan_name(plans[i].id()),
                             ": an arena a layer costs ", mib(bytes), " more than one that the layers share"),
                      "", bytes});
   }
@@ -365,6 +378,22 @@ void check_defaults(const RuleCase& c) {
                    ""});
 }
 
+// Variables that the baseline's config stated, and this one leaves to the engine.
+void check_dropped_settings(const RuleCase& c) {
+  if (!c.subject.difference || !c.is_exl3_deployment()) return;
+  for (const Exl3Variable& variable : exl3_variables()) {
+    if (variable.kind != VariableKind::positive) continue;
+    for (const SettingChange& change : c.subject.difference->settings) {
+      if (change.pointer != environment_pointer(variable.name) || change.value.after) continue;
+      c.out.push_back(
+          {"/deployment/env",
+           concat(variable.name, " was ", change.value.before.value_or(""),
+                  " in the baseline and is left to the engine now, whose default is ", variable.default_text),
+           concat("state ", variable.name)});
+    }
+  }
+}
+
 void check_coverage(const RuleCase& c) {
   for (const PlanLaunches& launches : c.subject.launches) {
     if (launches.failure) continue;
@@ -394,14 +423,24 @@ void check_capture(const RuleCase& c) {
 
 void check_new_cold_keys(const RuleCase& c) {
   const Difference* difference = c.subject.difference;
-  if (!difference || !difference->cold_keys.after || !difference->cold_keys.before) return;
-  const i64 more = growth_of(difference->cold_keys);
+  if (!difference) return;
+  // Plan by plan: kernels that one plan loses do not pay for those that another one adds.
+  std::vector<std::string> grown;
+  i64 more = max_of(growth_of(difference->cold_keys), 0);
+  if (!difference->cold_keys.before || !difference->cold_keys.after) return;
+  for (const ArenaChange& arena : difference->arenas) {
+    const i64 added = growth_of(arena.cold_keys);
+    if (added <= 0 || !arena.cold_keys.after) continue;
+    grown.push_back(
+        concat(plan_name(arena.id), " ", arena.cold_keys.before.value_or(0), " -> ", *arena.cold_keys.after));
+    more = max_of(more, added);
+  }
   if (more <= c.limits.max_new_cold_keys.value_or(0)) return;
-  c.out.push_back(
-      {changed_field(*difference, scratch_field(c)),
-       concat(more, " more kernels compile mid-serve than in the baseline (", *difference->cold_keys.before,
-              " -> ", *difference->cold_keys.after, "); changed: ", changes_text(*difference)),
-       ""});
+  c.out.push_back({changed_field(*difference, scratch_field(c)),
+                   concat(more, " more kernels compile mid-serve than in the baseline (", join(grown, ", "),
+                          "; all ", *difference->cold_keys.before, " -> ", *difference->cold_keys.after,
+                          "); changed: ", changes_text(*difference)),
+                   ""});
 }
 
 void check_kv_tokens(const RuleCase& c) {
@@ -412,6 +451,10 @@ void check_kv_tokens(const RuleCase& c) {
                      concat("the KV cache holds ", grouped(*tokens), " tokens, below the ",
                             grouped(*c.limits.min_kv_tokens), " that are asked for"),
                      ""});
+  if (c.limits.min_kv_tokens && !tokens)
+    c.out.push_back({"/measured",
+                     "how many tokens the KV cache holds is not known: min_kv_tokens cannot be judged",
+                     "state measured.available_kv, or budget"});
   if (!check_described(d)) return;
   const auto budgets = memory_budgets(d, indexer_budget_extras(d));
   if (!budgets) return;
@@ -428,14 +471,51 @@ void check_kv_tokens(const RuleCase& c) {
 
 void check_lost_kv_tokens(const RuleCase& c) {
   const Difference* difference = c.subject.difference;
-  if (!difference || !difference->kv_tokens.before || !difference->kv_tokens.after) return;
-  const i64 lost = -growth_of(difference->kv_tokens);
-  if (lost <= c.limits.max_lost_kv_tokens.value_or(0)) return;
-  c.out.push_back({changed_field(*difference, "/deployment"),
-                   concat("the KV cache holds ", grouped(lost), " tokens fewer than in the baseline (",
-                          grouped(*difference->kv_tokens.before), " -> ",
-                          grouped(*difference->kv_tokens.after), "); changed: ", changes_text(*difference)),
-                   ""});
+  if (!difference) return;
+  const i64 limit = c.limits.max_lost_kv_tokens.value_or(0);
+  const std::string field = changed_field(*difference, "/deployment");
+  const Change<i64>& tokens = difference->kv_tokens;
+  const i64 lost = tokens.before && tokens.after ? -growth_of(tokens) : 0;
+  if (lost > limit)
+    c.out.push_back({field,
+                     concat("the KV cache holds ", grouped(lost), " tokens fewer than in the baseline (",
+                            grouped(*tokens.before), " -> ", grouped(*tokens.after),
+                            "); changed: ", changes_text(*difference)),
+                     ""});
+  // What an engine printed before the change does not shrink with it: growth costs tokens all the same.
+  const i64 of_growth = difference->kv_tokens_of_growth.value_or(0);
+  if (lost <= limit && of_growth > limit)
+    c.out.push_back({field,
+                     concat("the growth of scratch is worth ", grouped(of_growth),
+                            " KV tokens; changed: ", changes_text(*difference)),
+                     ""});
+  const auto& bytes = difference->kv_bytes_per_token;
+  const auto& ranks = difference->kv_dcp;
+  if (bytes.before && bytes.after && ranks.before && ranks.after &&
+      Wide{*bytes.after} * *ranks.before > Wide{*bytes.before} * *ranks.after)
+    c.out.push_back({field,
+                     concat("a token takes more of each rank's KV cache than in the baseline: ",
+                            *bytes.before, " B over ", *ranks.before, " ranks -> ", *bytes.after, " B over ",
+                            *ranks.after, "; changed: ", changes_text(*difference)),
+                     ""});
+}
+
+// Figures that the baseline has and this config's statements no longer lead to.
+void check_known_figures(const RuleCase& c) {
+  const Difference* difference = c.subject.difference;
+  if (!difference) return;
+  const std::tuple<std::string_view, const Change<i64>*, std::string_view> figures[] = {
+      {"KV tokens", &difference->kv_tokens, "/measured"},
+      {"KV bytes a token", &difference->kv_bytes_per_token, "/deployment"},
+      {"cold kernels", &difference->cold_keys, "/device"}};
+  for (const auto& [what, change, pointer] : figures) {
+    if (change->before && !change->after)
+      c.out.push_back(
+          {std::string(pointer),
+           concat(what, ": known in the baseline (", grouped(*change->before),
+                  "), and no longer follow from this config; changed: ", changes_text(*difference)),
+           ""});
+  }
 }
 
 RuleLevel level_of(const Finding& finding) {
@@ -484,7 +564,8 @@ constexpr RuleRow kRows[] = {
       "lower max_num_batched_tokens or the prefill capacity, or raise the limit", error, kScratchLimits},
      check_scratch_limit},
     {{"MP002", "scratch does not outgrow the baseline",
-      "MoE scratch or indexer arenas grew by more than max_increase or max_increase_pct of the baseline; "
+      "MoE scratch, staging, indexer arenas or late allocations grew by more than max_increase or "
+      "max_increase_pct of the baseline; "
       "without "
       "either, at all",
       "", error, kGrowthLimits},
@@ -496,8 +577,7 @@ constexpr RuleRow kRows[] = {
       note,
       {}},
      check_padding},
-    {{"MP004", "the baseline is up to date",
-      "scratch shrank by more than slack (0), the contract differs, or the config is not in the baseline",
+    {{"MP004", "the baseline is up to date", "scratch shrank by more than slack (0), or the contract differs",
       "moeplan baseline update --reason \"…\" and commit the file", warning, kStaleLimits},
      check_baseline},
     {{"MP005",
@@ -507,6 +587,13 @@ constexpr RuleRow kRows[] = {
       error,
       {}},
      check_route_experts},
+    {{"MP006",
+      "the baseline knows every config",
+      "a baseline is given and has no entry of the config's path",
+      "moeplan baseline update --reason \"…\" adds it",
+      error,
+      {}},
+     check_known},
     {{"MP010",
       "block sizes are pinned",
       "a packed or native W4A16 plan has no pinned block size",
@@ -558,7 +645,7 @@ constexpr RuleRow kRows[] = {
      check_soundness},
     {{"MP031", "nothing is allocated after the profile",
       "an indexer call allocates more than max_late_bytes (0) outside every arena",
-      "leave that much margin, or set max_late_bytes", warning, kLateLimits},
+      "leave that much margin, or set max_late_bytes", note, kLateLimits},
      check_late},
     {{"MP040",
       "launches fit the device",
@@ -574,6 +661,13 @@ constexpr RuleRow kRows[] = {
       note,
       {}},
      check_defaults},
+    {{"MP051",
+      "no change leaves a setting to the engine",
+      "a variable that decides a plan is stated in the baseline's config and not in this one",
+      "",
+      error,
+      {}},
+     check_dropped_settings},
     {{"MP060", "kernels are compiled before serving",
       "less than min_coverage (1.0) of a plan's live token counts have their kernel compiled before serving",
       "moeplan launches says at which token counts, and what would help", warning, kCoverageLimits},
@@ -594,9 +688,17 @@ constexpr RuleRow kRows[] = {
       "moeplan capacity says what other settings would buy", error, kTokenLimits},
      check_kv_tokens},
     {{"MP071", "no change loses KV tokens",
-      "the KV cache holds more than max_lost_kv_tokens (0) fewer than the baseline",
+      "KV tokens, the worth of grown scratch, or a token's bytes are worse than the baseline by more than "
+      "max_lost_kv_tokens (0)",
       "moeplan capacity says what other settings would buy", error, kLostLimits},
      check_lost_kv_tokens},
+    {{"MP072",
+      "what the baseline knows can still be judged",
+      "KV tokens, bytes a token or cold kernels are in the baseline and no longer follow from the config",
+      "state what they followed from",
+      error,
+      {}},
+     check_known_figures},
     {{"MP080",
       "the engine's own rules are kept",
       "a setting that the engine refuses or mis-serves",
@@ -608,7 +710,7 @@ constexpr RuleRow kRows[] = {
       "the indexer is configured as it seems",
       "indexer reserve that is never used, or a variable without effect",
       "",
-      warning,
+      note,
       {}},
      check_indexer},
     {{"MP090",

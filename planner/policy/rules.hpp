@@ -1,5 +1,4 @@
 // Policy rules: one row each. A rule looks at one config, and at what its baseline keeps of it.
-// Source: docs/policy.md.
 #pragma once
 
 #include <span>
@@ -19,7 +18,8 @@ namespace moeplan {
 struct CheckSubject {
   const Deployment& deployment;
   const std::vector<DeployedPlan>& plans;
-  std::span<const PlanLaunches> launches;  // empty where the device's shared memory is not stated
+  std::span<const PlanLaunches> launches;  // of `plans`, in their order; empty where the device's shared
+                                           // memory is not stated
   std::span<const IndexerPlan> indexer_plans;
   const Snapshot& now;
   const Snapshot* baseline;      // null: none is given

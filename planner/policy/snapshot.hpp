@@ -21,8 +21,10 @@ struct NamedBytes {
 // One arena, or buffers that stand in its place.
 struct SnapshotArena {
   std::string id;
+  bool is_indexer = false;
   i64 bytes = 0;
   std::vector<NamedBytes> tensors;  // in arena order; padding and tails are the rest
+  std::optional<i64> cold_keys;     // of its launches
   bool operator==(const SnapshotArena&) const = default;
 };
 
@@ -33,6 +35,7 @@ struct Snapshot {
   i64 moe_bytes = 0;     // MoE scratch of a rank
   i64 indexer_bytes = 0;
   i64 late_bytes = 0;                     // the most a call allocates after the profile
+  std::optional<i64> runtime_bytes;       // of the largest rank: arenas, buffers and parity staging
   std::optional<i64> kv_bytes_per_token;  // of a rank, over its share of the tokens
   std::optional<i64> kv_dcp;              // ranks that share the tokens of a request
   std::optional<i64> kv_tokens;           // that the cache certainly holds
@@ -46,12 +49,13 @@ struct Snapshot {
 };
 
 // One planned request as an arena.
-SnapshotArena arena_of(const std::string& id, const ArenaLayout& arena, i64 total_bytes);
+SnapshotArena arena_of(const std::string& id, bool is_indexer, const ArenaLayout& arena, i64 total_bytes);
 
 // Tokens that `bytes` of a rank are worth in the KV cache of `snapshot`; none where its cache is not known.
 std::optional<i64> tokens_worth(const Snapshot& snapshot, i64 bytes);
 
-// Fills in what follows from the deployment alone: KV cache and launch keys, where they can be known.
+// Fills in what follows from the deployment alone: KV cache, launch keys and parity staging, where they can
+// be known.
 void add_deployment_figures(Snapshot& snapshot, const Deployment& deployment);
 
 }  // namespace moeplan
