@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "cli/io/json_writer.hpp"
 #include "cli/render/text.hpp"
 
 namespace moeplan {
@@ -18,6 +19,15 @@ spdlog::logger& logger() {
   return instance;
 }
 
+bool log_is_json = false;
+
+std::string line_of(std::string_view level, std::string_view message) {
+  if (!log_is_json) return printable(message);
+  std::string out;
+  JsonWriter(out).begin_object().member("level", level).member("message", message).end_object();
+  return out;
+}
+
 }  // namespace
 
 void set_verbosity(int level) {
@@ -26,7 +36,12 @@ void set_verbosity(int level) {
                                   : spdlog::level::debug);
 }
 
-void log_info(std::string_view message) { logger().info("{}", printable(message)); }
-void log_debug(std::string_view message) { logger().debug("{}", printable(message)); }
+void set_log_as_json(bool as_json) {
+  log_is_json = as_json;
+  logger().set_pattern(as_json ? "%v" : "[%l] %v");
+}
+
+void log_info(std::string_view message) { logger().info("{}", line_of("info", message)); }
+void log_debug(std::string_view message) { logger().debug("{}", line_of("debug", message)); }
 
 }  // namespace moeplan

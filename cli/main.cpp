@@ -116,11 +116,15 @@ struct CommandLine {
   std::string help_topic;
   std::string schema_name = "config";
   int verbosity = 0;
+  std::string log_format = "text";
   bool version = false;
 };
 
 void add_verbosity(CLI::App& command, CommandLine& line) {
   command.add_flag("-v", line.verbosity, "Say on stderr what is done; -vv for details");
+  command.add_option("--log-format", line.log_format, "How -v says it")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
 }
 
 // What the options of every report come to. Returns what is wrong with them.
@@ -204,6 +208,8 @@ void add_config_options(CLI::App& command, CommandLine& line) {
       ->required()
       ->take_all()
       ->type_name("FILE");
+  command.add_flag("--explain-config", options.explains_config,
+                   "Every field with its value and where it came from, in place of the answer");
   add_override_options(command, line);
   add_report_options(command, line);
 }
@@ -728,6 +734,7 @@ int run(int argc, char** argv) {
   add_verbosity(app, line);
   for (const Command& command : kCommands)
     command.add(*app.add_subcommand(command.name, command.question), line);
+  app.get_subcommand("check")->alias("gate");
   app.require_subcommand(0, 1);
   line.app = &app;
 
@@ -748,6 +755,7 @@ int run(int argc, char** argv) {
     return static_cast<int>(ExitCode::usage);
   }
   set_verbosity(line.verbosity);
+  set_log_as_json(line.log_format == "json");
 
   if (line.version) return static_cast<int>(run_version(line.verbosity > 0));
   for (const Command& command : kCommands) {

@@ -5,8 +5,10 @@
 #include <filesystem>
 
 #include "cli/commands/config_key.hpp"
+#include "cli/commands/explain_config.hpp"
 #include "cli/commands/outputs.hpp"
 #include "cli/io/text_file.hpp"
+#include "planner/deployment/engine_command.hpp"
 
 namespace moeplan {
 namespace {}  // namespace
@@ -83,6 +85,7 @@ ExitCode finish(std::span<const Report> reports, std::span<const Problem> proble
 
 void locate_findings(Report& report, const Config& config) {
   report.source = config.name;
+  report.engine = engine_settings(config.deployment);
   for (Finding& finding : report.findings) {
     const Place place = config.document.place_in_file(finding.pointer);
     finding.line = place.line;
@@ -100,7 +103,7 @@ ExitCode answer_configs(const ConfigOptions& options,
     configs.push_back(plan_config(read_config(path, options.overrides)));
     const PlannedConfig& planned = configs.back();
     if (planned.ok()) {
-      auto answer = report(planned);
+      auto answer = options.explains_config ? Result<Report>(config_report(planned)) : report(planned);
       if (answer) {
         locate_findings(*answer, *planned.config);
         reports.push_back(std::move(*answer));
@@ -112,7 +115,7 @@ ExitCode answer_configs(const ConfigOptions& options,
     }
     problems.insert(problems.end(), planned.config->problems.begin(), planned.config->problems.end());
   }
-  if (complete) complete(reports, problems);
+  if (complete && !options.explains_config) complete(reports, problems);
   return finish(reports, problems, options.report);
 }
 

@@ -18,7 +18,7 @@ ExitCode print(std::string_view text);
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options);
 
-// Notes which config a report answers about, and where its findings stand there.
+// Notes which config a report answers about, its engine's settings, and where its findings stand there.
 void locate_findings(Report& report, const Config& config);
 
 // Whether a finding is at or above a threshold: a level, "all" or "never"; "" is never.

@@ -31,6 +31,7 @@ struct ReportOptions {
 struct ConfigOptions {
   std::vector<std::string> paths;  // at least one; "-" is standard input
   ConfigOverrides overrides;
+  bool explains_config = false;  // where each field came from, in place of the answer
   ReportOptions report;
 };
 

@@ -326,6 +326,10 @@ constexpr MemberForm kPointColumns[] = {or_null(text("error")), boolean("configu
 constexpr TableForm kSweepTables[] = {{.key = "points", .columns = kPointColumns, .by_choice = true},
                                       {.key = "arenas", .columns = {}, .always = false, .by_choice = true}};
 
+constexpr MemberForm kConfigReportTotals[] = {integer("stated"), integer("defaults")};
+constexpr MemberForm kFieldColumns[] = {text("pointer"), text("value"), text("kind"), text("from")};
+constexpr TableForm kConfigReportTables[] = {{"fields", kFieldColumns}};
+
 constexpr ReportForm kReports[] = {
     {"plan", "what moeplan size answers", kNames, kPlanTotals, kPlanTables},
     {"explain", "what moeplan explain answers", {}, {}, kExplainTables, kExplainFacts},
@@ -340,6 +344,7 @@ constexpr ReportForm kReports[] = {
     {"sweep", "what moeplan sweep answers", kSweepFacts, kSweepTotals, kSweepTables},
     {"reconcile", "what moeplan reconcile answers", kNames, kReconcileTotals, kReconcileTables},
     {"devices", "what moeplan devices answers", {}, {}, kDevicesTables},
+    {"config_report", "what --explain-config answers", {}, kConfigReportTotals, kConfigReportTables},
 };
 
 constexpr MemberForm kFindingMembers[] = {text("rule"),    text("level"),    integer("bytes"),

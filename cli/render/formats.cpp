@@ -15,6 +15,8 @@ std::span<const Format> formats() {
       {"github", render_github, true},      // annotations of a workflow
       {"svg", render_svg, false},           // a picture
       {"html", render_html, false},         // a page
+      {"flags", render_flags, false},       // the engine's command line
+      {"env", render_env, false},           // its environment
   };
   return kFormats;
 }

@@ -75,6 +75,10 @@ std::string render_svg(std::span<const Report> reports, std::span<const Problem>
 std::string render_html(std::span<const Report> reports, std::span<const Problem>,
                         const RenderOptions& options);
 
+// The engine's flags, or its variables, one a line, as a shell takes them.
+std::string render_flags(std::span<const Report> reports, std::span<const Problem>, const RenderOptions&);
+std::string render_env(std::span<const Report> reports, std::span<const Problem>, const RenderOptions&);
+
 // "error[code]: message" with its place, the line and a marker under it, and the remedy.
 std::string render_problems(std::span<const Problem> problems);
 }  // namespace moeplan

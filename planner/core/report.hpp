@@ -108,6 +108,14 @@ struct Chart {
   std::vector<ChartSeries> stacks;  // parts, over `stack_points`
 };
 
+// A setting of the engine that a report is about, as an operator types it.
+enum class EngineSettingKind { flag, variable };
+struct EngineSetting {
+  EngineSettingKind kind;
+  std::string name;
+  std::string value;
+};
+
 struct Report {
   std::string schema;        // such as "moeplan.plan/1"
   std::string verdict;       // the answer in one line
@@ -120,6 +128,7 @@ struct Report {
   std::optional<Chart> chart;
   std::vector<Finding> findings;
   std::vector<std::string> notes;
+  std::vector<EngineSetting> engine;  // of its config
 };
 
 }  // namespace moeplan

@@ -88,6 +88,7 @@ COMMANDS = [
     (["launches", "-c", "configs/glm52-mixed325.json"], None),
     (["launches", "-c", "configs/glm52.json", "--set", "/deployment/env/VLLM_EXL3_TRELLIS_BLOCK_M=16"], None),
     (["launches", "-c", "configs/glm52.json", "--plan", "prefill", "--live-tokens", "700"], None),
+    (["size", "-c", "configs/glm52.json", "--explain-config"], None),
     (["check", "-c", "configs/glm52.json"], None),
     (["check", "-c", "configs/glm52.json", "-c", "configs/glm52-mixed325.json"], None),
     (["check", "-c", "configs/glm52.json", "--baseline", baseline_file()], None),
@@ -181,7 +182,7 @@ def check_json():
                 assert not validator_of(name, strict=True).is_valid(
                     dict(part, **{key: [dict(rows[0], unheard_of=1)]})), f"{name}: {key} takes any member"
     assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "sweep", "check", "checks", "diff",
-                    "baseline_report", "reconcile", "devices", "reports", "errors"}, seen
+                    "baseline_report", "config_report", "reconcile", "devices", "reports", "errors"}, seen
     return len(COMMANDS)
 
 

@@ -313,3 +313,31 @@ TEST_CASE("every published schema is the one that this build prints") {
   CHECK(run_moeplan("schema").out == run_moeplan("schema config").out);
   CHECK(run_moeplan("schema plans").exit_code == 2);
 }
+
+TEST_CASE("flags and env print the engine's settings alone, as a shell takes them") {
+  const std::string config = "size -c configs/glm52.json ";
+  const std::string flags = run_moeplan(config + "-o flags").out;
+  CHECK(flags.find("--max-num-batched-tokens 3072\n") != std::string::npos);
+  CHECK(flags.find("--gpu-memory-utilization 0.92\n") != std::string::npos);
+  CHECK(flags.find("--tensor-parallel-size 4\n") != std::string::npos);
+  CHECK(run_moeplan(config + "-o env --set '/deployment/env/VLLM_EXL3_EXT_PATH=/a b/it'\\''s'").out ==
+        "VLLM_EXL3_TRELLIS_MAX_M=64\nVLLM_EXL3_TRELLIS_BLOCK_M=8\nVLLM_EXL3_PREFILL_BLOCK_M=64\n"
+        "VLLM_EXL3_EXT_PATH='/a b/it'\\''s'\n");
+}
+
+TEST_CASE("option --explain-config says where every field came from") {
+  const std::string text =
+      run_moeplan("size -c configs/glm52.json --explain-config --set /deployment/max_num_seqs=9").out;
+  CHECK(text.starts_with("configs/glm52.json: "));
+  CHECK(text.find("configs/glm52.json:50") != std::string::npos);
+  CHECK(text.find("--set") != std::string::npos);
+  CHECK(text.find("/deployment/env/VLLM_EXL3_PREFILL_CHUNK") != std::string::npos);
+  CHECK(text.find("the engine's default") != std::string::npos);
+}
+
+TEST_CASE("gate is check by another name, and logs can be JSON") {
+  CHECK(run_moeplan("gate -q -c configs/glm52.json").out ==
+        run_moeplan("check -q -c configs/glm52.json").out);
+  const std::string log = run_moeplan("size -q -v --log-format json -c configs/glm52.json").err;
+  CHECK(log.starts_with("{\"level\":\"info\",\"message\":\"read configs/glm52.json"));
+}

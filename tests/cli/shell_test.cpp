@@ -37,7 +37,7 @@ std::vector<std::string> commands() {
     if (line.starts_with("Subcommands:")) {
       in_list = true;
     } else if (in_list && line.starts_with("  ")) {
-      names.push_back(line.substr(2, line.find(' ', 2) - 2));
+      names.push_back(line.substr(2, line.find_first_of(" ,", 2) - 2));
     } else {
       in_list = false;
     }
