@@ -119,6 +119,11 @@ Report summary_of(std::span<const Report> reports, i64 unread, const Gate& gate)
   summary.schema = "moeplan.checks/1";
   summary.findings = waiver_findings(gate.policy.policy, gate.today, gate.used_waivers);
   summary.source = gate.policy.name;
+  for (Finding& finding : summary.findings) {
+    const Place place = gate.policy.document.place_in_file(finding.pointer);
+    finding.line = place.line;
+    finding.column = place.column;
+  }
   Counts all = count(summary.findings);
   Table table;
   table.key = "checks";

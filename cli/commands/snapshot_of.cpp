@@ -42,6 +42,22 @@ Environment settings_of(const JsonDocument& document) {
   return settings;
 }
 
+// What ${NAME} stood for counts, not its spelling.
+void resolve_variables(const Deployment& deployment, Environment& settings) {
+  if (!deployment.engine) return;
+  const EngineSettings& engine = *deployment.engine;
+  const std::pair<std::string_view, std::optional<i64>> values[] = {
+      {"/deployment/max_num_batched_tokens", engine.max_num_batched_tokens},
+      {"/deployment/max_num_seqs", engine.max_num_seqs},
+      {"/deployment/max_model_len", engine.max_model_len},
+      {"/deployment/num_speculative_tokens", engine.num_speculative_tokens}};
+  for (auto& [pointer, text] : settings) {
+    for (const auto& [name, value] : values) {
+      if (pointer == name && value) text = std::to_string(*value);
+    }
+  }
+}
+
 SnapshotArena arena_of_part(const RuntimePart& part) {
   SnapshotArena arena{part.name, false, part.bytes, {}, {}};
   for (const Buffer& buffer : part.buffers) arena.tensors.push_back({std::string(buffer.name), buffer.bytes});
@@ -140,6 +156,7 @@ Snapshot snapshot_of(const PlannedConfig& planned, std::string path) {
     snapshot.late_bytes = max_of(snapshot.late_bytes, plan.late.bytes);
   add_deployment_figures(snapshot, deployment);
   snapshot.settings = settings_of(planned.config->document);
+  resolve_variables(deployment, snapshot.settings);
   return snapshot;
 }
 

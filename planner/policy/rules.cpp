@@ -789,18 +789,19 @@ std::vector<Finding> check_policy(const CheckSubject& subject, const Policy& pol
 
 std::vector<Finding> waiver_findings(const Policy& policy, const Date& today, const std::vector<bool>& used) {
   std::vector<Finding> findings;
-  const auto add = [&](std::string_view id, std::string message) {
+  const auto add = [&](std::string_view id, std::size_t waiver, std::string message) {
     const auto rule = static_cast<std::size_t>(find_rule(id));
     if (level_of(policy, rule) == off) return;
-    findings.push_back(finding_of(kRows[rule].rule, level_of(policy, rule), {"", std::move(message), ""}));
+    findings.push_back(finding_of(kRows[rule].rule, level_of(policy, rule),
+                                  {concat("/waivers/", waiver), std::move(message), ""}));
   };
   for (std::size_t i = 0; i < policy.waivers.size(); ++i) {
     const Waiver& waiver = policy.waivers[i];
     const std::string what = concat("the waiver of ", waiver.rule, " for ", waiver.config);
     if (const auto until = parse_date(waiver.until); until && *until < today)
-      add(kExpired, concat(what, " expired on ", waiver.until, ": ", waiver.reason));
+      add(kExpired, i, concat(what, " expired on ", waiver.until, ": ", waiver.reason));
     else if (i >= used.size() || !used[i])
-      add(kUnused, concat(what, " matches nothing"));
+      add(kUnused, i, concat(what, " matches nothing"));
   }
   return findings;
 }

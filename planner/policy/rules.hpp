@@ -46,6 +46,7 @@ std::vector<Finding> check_policy(const CheckSubject& subject, const Policy& pol
                                   std::vector<bool>& used);
 
 // What is wrong with the waivers themselves: expired ones are errors, ones that nothing needed notes.
+// Pointers lead into the policy.
 std::vector<Finding> waiver_findings(const Policy& policy, const Date& today, const std::vector<bool>& used);
 
 }  // namespace moeplan

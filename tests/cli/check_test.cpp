@@ -180,6 +180,18 @@ TEST_CASE("levels, not formats, decide the exit code") {
   CHECK_FALSE(contains(strict.out, "failures=\"0\""));
 }
 
+TEST_CASE("a change that an environment variable makes is told by what it stands for") {
+  const Repository repository;
+  repository.propose("/deployment/max_num_batched_tokens", "${MB:-3072}");
+  const std::string check = "MB=8192; export MB; '" + std::string(MOEPLAN_BINARY) +
+                            "' check --allow-env MB -c " + repository.config + " --baseline " +
+                            repository.baseline;
+  const Output run = run_moeplan("--version >/dev/null; " + check);
+  CHECK(run.exit_code == 1);
+  CHECK(contains(run.out, "/deployment/max_num_batched_tokens 3072 -> 8192"));
+  CHECK(contains(run.out, "VLLM_EXL3_PREFILL_CAPACITY=3072"));
+}
+
 TEST_CASE("several configs are answered by one verdict ahead of their own") {
   const Output run = run_moeplan("check -c configs/glm52.json -c configs/glm52-gate8192.json");
   CHECK(run.exit_code == 0);
@@ -198,6 +210,9 @@ TEST_CASE("an expired waiver fails a check whose config passes") {
   const Output late = run_moeplan("check -c configs/glm52.json --policy " + policy + " --today 2026-05-02");
   CHECK(late.exit_code == 1);
   CHECK(contains(late.out, "error[MP090]"));
+  const Output marked =
+      run_moeplan("check -c configs/glm52.json -o github --policy " + policy + " --today 2026-05-02");
+  CHECK(contains(marked.out, "p.json,line=1,col=35,title=MP090::"));
   CHECK(run_moeplan("check -q -c configs/glm52.json --today yesterday").exit_code == 2);
 }
 
