@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/commands/finish.hpp"
+#include "cli/commands/gpu_table.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
 #include "cli/probe/nvml.hpp"
@@ -328,19 +329,6 @@ FitCheck free_memory_check(std::size_t index, const GpuMemory& gpu, const Memory
           fit_of(spare), spare};
 }
 
-Table probe_table(std::span<const GpuMemory> gpus) {
-  Table table;
-  table.key = "devices";
-  table.title = "THIS MACHINE";
-  table.columns = {{"index", "GPU", ColumnKind::count},
-                   {"name", ""},
-                   {"total_bytes", "TOTAL", ColumnKind::bytes},
-                   {"free_bytes", "FREE", ColumnKind::bytes}};
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    table.rows.push_back({{static_cast<i64>(i), gpus[i].name, gpus[i].total_bytes, gpus[i].free_bytes}, {}});
-  return table;
-}
-
 Result<Report> capacity_report(const Deployment& d, const CapacityOptions& options,
                                std::span<const GpuMemory> gpus) {
   const auto made = memory_budgets(d, indexer_budget_extras(d));
@@ -404,7 +392,7 @@ Result<Report> capacity_report(const Deployment& d, const CapacityOptions& optio
     report.tables.push_back(buffers_table(worst));
     report.tables.push_back(keys_table(d, worst));
   }
-  if (!gpus.empty()) report.tables.push_back(probe_table(gpus));
+  if (!gpus.empty()) report.tables.push_back(gpu_table("devices", "THIS MACHINE", gpus));
   report.notes.push_back(kv_note(worst.kv));
   report.notes.push_back(concat("token figures of single rows are exact to one block of ",
                                 worst.kv.request_tokens_per_block(), " tokens"));

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/commands/finish.hpp"
+#include "cli/commands/gpu_table.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/import/shipped.hpp"
 #include "cli/probe/nvml.hpp"
@@ -31,19 +32,6 @@ Table shipped_table() {
   return table;
 }
 
-Table probed_table(std::span<const GpuMemory> gpus) {
-  Table table;
-  table.key = "gpus";
-  table.title = "this machine, as the driver says";
-  table.columns = {{"index", "GPU", ColumnKind::count},
-                   {"name", ""},
-                   {"total_bytes", "TOTAL", ColumnKind::bytes},
-                   {"free_bytes", "FREE", ColumnKind::bytes}};
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    table.rows.push_back({{static_cast<i64>(i), gpus[i].name, gpus[i].total_bytes, gpus[i].free_bytes}, {}});
-  return table;
-}
-
 }  // namespace
 
 ExitCode run_devices(const DevicesOptions& options) {
@@ -58,7 +46,7 @@ ExitCode run_devices(const DevicesOptions& options) {
       std::fprintf(stderr, "error[no_device]: %s\n", printable(*reason).c_str());
       return ExitCode::no_device;
     }
-    report.tables.push_back(probed_table(std::get<0>(probed)));
+    report.tables.push_back(gpu_table("gpus", "this machine, as the driver says", std::get<0>(probed)));
   }
   report.notes.push_back("the sizes of a plan follow from sm_count; state the one of the device that runs");
   return finish({&report, 1}, {}, options.report);

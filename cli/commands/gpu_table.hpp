@@ -1,0 +1,15 @@
+// The table of this machine's GPUs.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cli/probe/nvml.hpp"
+#include "planner/core/report.hpp"
+
+namespace moeplan {
+
+// One row a GPU: its name, total and free bytes, as the driver says.
+Table gpu_table(std::string key, std::string title, std::span<const GpuMemory> gpus);
+
+}  // namespace moeplan
