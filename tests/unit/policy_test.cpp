@@ -153,6 +153,18 @@ TEST_CASE("MP004 fires when the baseline is larger or of another contract") {
   CHECK(levels_of(check(glm52_json(), "", &other), "MP004") == Levels{"warning"});
 }
 
+TEST_CASE("MP072 fires when a figure of the baseline no longer follows from the config") {
+  const Snapshot before = check(glm52_json()).snapshot;
+  REQUIRE(before.cold_keys);
+  Json silent = glm52_json();
+  REQUIRE(silent["device"].erase("shared_memory_per_block_optin") == 1);
+  const Checked checked = check(silent, "", &before);
+  CHECK(levels_of(checked, "MP072") == Levels{"error"});
+  CHECK(contains(finding_of(checked, "MP072").message, "cold kernels: known in the baseline (139)"));
+  CHECK(levels_of(check(glm52_json(), "", &before), "MP072").empty());
+  CHECK(levels_of(check(silent), "MP072").empty());
+}
+
 TEST_CASE("MP006 fires where a baseline is given that does not know the config") {
   CHECK(levels_of(check(glm52_json(), "", nullptr, true), "MP006") == Levels{"error"});
   CHECK(levels_of(check(glm52_json()), "MP006").empty());
