@@ -1,5 +1,5 @@
-// The command line described as plain data: main makes it of the parser's own commands and options, so what
-// is made of it, completions and the man page, cannot go stale.
+// The command line described as plain data: app_shape_of.cpp makes it of the parser's own
+// commands and options, so what is made of it, completions and the man page, cannot go stale.
 #pragma once
 
 #include <string>

@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "planner/core/wide.hpp"
+
 namespace moeplan {
 namespace {
-
-__extension__ using Wide = __int128;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -4,6 +4,7 @@
 
 #include "cli/io/decimal.hpp"
 #include "planner/core/text.hpp"
+#include "planner/core/wide.hpp"
 #include "planner/deployment/engine_figures.hpp"
 #include "planner/deployment/exl3_runtime.hpp"
 #include "planner/deployment/plan_requests.hpp"
@@ -14,8 +15,6 @@ namespace {
 
 // Some keys have the names of planner functions, which are called with moeplan:: below.
 using enum LogKey;
-
-__extension__ using Wide = __int128;
 
 // Beyond these a printed number is no figure of an engine; below them no sum or product leaves 63 bits.
 constexpr i64 kMostBytes = i64{1} << 50;

@@ -32,12 +32,23 @@ void write_finding(JsonWriter& json, const Finding& finding) {
   json.member("column", finding.column);
 }
 
+namespace {
+
 void write_facts(JsonWriter& json, std::span<const Fact> facts) {
   for (const auto& [key, value] : facts) {
     // Totals of plans carry the plans' names.
     json.text_key(key);
     write_cell(json, value);
   }
+}
+
+}  // namespace
+
+void write_figures(JsonWriter& json, const Report& report) {
+  write_facts(json, report.facts);
+  json.key("totals").begin_object();
+  write_facts(json, report.totals);
+  json.end_object();
 }
 
 void write_problem(JsonWriter& json, const Problem& problem) {
@@ -72,10 +83,7 @@ void write_report(JsonWriter& json, const Report& report) {
   json.begin_object();
   json.member("schema", report.schema);
   json.member("verdict", report.verdict);
-  write_facts(json, report.facts);
-  json.key("totals").begin_object();
-  write_facts(json, report.totals);
-  json.end_object();
+  write_figures(json, report);
   for (const Table& table : report.tables) write_table(json, table);
   json.key("findings").begin_array();
   for (const Finding& finding : report.findings) {

@@ -11,8 +11,8 @@ namespace moeplan {
 
 void write_cell(JsonWriter& json, const Cell& cell);
 
-// The members of an object that is open.
-void write_facts(JsonWriter& json, std::span<const Fact> facts);
+// Facts and totals of a report, as members of an object that is open.
+void write_figures(JsonWriter& json, const Report& report);
 void write_finding(JsonWriter& json, const Finding& finding);
 void write_problem(JsonWriter& json, const Problem& problem);
 

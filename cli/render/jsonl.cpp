@@ -26,10 +26,7 @@ void append_report(std::string& out, const Report& report) {
     json.member("schema", report.schema);
     json.member("verdict", report.verdict);
     json.member("answered_no", report.answered_no);
-    write_facts(json, report.facts);
-    json.key("totals").begin_object();
-    write_facts(json, report.totals);
-    json.end_object();
+    write_figures(json, report);
   });
   visit_rows(report, [&](const Table& table, const Row& row, const std::string& about) {
     append_line(out, label, table.key, [&](JsonWriter& json) {

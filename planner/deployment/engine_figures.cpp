@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "planner/core/wide.hpp"
+
 namespace moeplan {
 namespace {
-
-__extension__ using Wide = __int128;
 
 // value * scale / unit to the nearest, ties to even.
 i64 nearest(i64 value, i64 scale, i64 unit) {

@@ -4,13 +4,12 @@
 
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
+#include "planner/core/wide.hpp"
 #include "planner/deployment/exl3.hpp"
 #include "planner/deployment/indexer_budget.hpp"
 
 namespace moeplan {
 namespace {
-
-__extension__ using Wide = __int128;
 
 constexpr i64 kMillion = 1'000'000;
 

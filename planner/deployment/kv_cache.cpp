@@ -5,11 +5,11 @@
 
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
+#include "planner/core/wide.hpp"
 
 namespace moeplan {
 namespace {
 
-__extension__ using Wide = __int128;
 __extension__ using UnsignedWide = unsigned __int128;
 
 Error missing(std::string pointer, std::string_view why) {

@@ -1,11 +1,10 @@
 #include "planner/deployment/weights.hpp"
 
 #include "planner/core/text.hpp"
+#include "planner/core/wide.hpp"
 
 namespace moeplan {
 namespace {
-
-__extension__ using Wide = __int128;
 
 // Eighths of a bit a weight, scales included.
 struct FormatRow {

@@ -6,11 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/core/wide.hpp"
 #include "planner/policy/rules.hpp"
 
 namespace moeplan {
-
-__extension__ using Wide = __int128;
 
 // One firing of a rule. `level`: where the rule passes on a finding that has its own.
 struct Breach {
