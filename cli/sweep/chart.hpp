@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "cli/sweep/sweep.hpp"
+#include "cli/sweep/point_planner.hpp"
 #include "planner/core/report.hpp"
 
 namespace moeplan {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/sweep/sweep.hpp"
+#include "cli/sweep/point_planner.hpp"
 #include "planner/core/report.hpp"
 #include "planner/deployment/kv_cache.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cli/sweep/sweep.hpp"
+#include "cli/sweep/point_planner.hpp"
 
 namespace moeplan {
 

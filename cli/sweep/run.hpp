@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/sweep/sweep.hpp"
+#include "cli/sweep/point_planner.hpp"
 
 namespace moeplan {
 
