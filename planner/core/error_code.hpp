@@ -70,7 +70,19 @@ namespace moeplan {
   /* deployments */                                                                          \
   X(unsupported_deployment, "a deployment whose engine path is not modelled")                \
   X(indivisible, "a size that the number of ranks does not divide")                          \
-  X(invalid_environment, "an environment variable with a text its reader refuses")
+  X(invalid_environment, "an environment variable with a text its reader refuses")           \
+  /* kernels and devices */                                                                  \
+  X(no_nvrtc, "NVIDIA's run-time compiler cannot be found or loaded")                        \
+  X(unsupported_architecture, "a GPU architecture that kernels cannot be compiled for")      \
+  X(kernel_source, "a text of a kernel that cannot be read")                                 \
+  X(kernel_compile, "a kernel that does not compile")                                        \
+  X(cache_refused, "a kernel cache that others could have written to")                       \
+  X(cache_unusable, "a kernel cache that cannot be opened")                                  \
+  X(no_device, "no usable GPU, driver or CUDA runtime")                                      \
+  X(cuda_failure, "a call of the CUDA runtime that failed")                                  \
+  X(launch_not_resolved, "a launch whose kernel was not resolved with its plan")             \
+  X(scratch_too_small, "a scratch buffer smaller than its plan")                             \
+  X(grid_not_resident, "a grid with a barrier whose blocks cannot all be resident")
 
 enum class ErrorCode {
 #define MOEPLAN_ERROR_ENUM(word, meaning) word,

@@ -1,0 +1,64 @@
+// Arguments of the MoE kernels, one text for host and device. Pointers are the device's. A route is
+// token * top_k + slot; tensors of the arena have a row a route unless they say otherwise.
+#pragma once
+
+#include "planner/core/integer.hpp"
+
+namespace moeplan {
+
+using HalfBits = unsigned short;  // fp16 or bf16
+
+struct RoutePackArguments {
+  const void* topk_ids;   // ids of the router, a route each
+  const int* expert_map;  // from those to the weights' experts; null: they are the same
+  int* packed_route_indices;
+  int* block_expert_ids;
+  int* packed_route_count;
+  int* expert_offsets;  // experts + 1
+  int* expert_counts;   // experts
+  i64 routes;           // live
+  i64 experts;          // ids below this are valid, mapped or not
+  i64 slots;            // of packed_route_indices, that are written
+  i64 blocks;           // of block_expert_ids, that are written
+};
+
+struct FusedTrellisArguments {
+  const HalfBits* x;  // a row a token
+  const unsigned char* w13;
+  const unsigned char* w2;
+  const HalfBits* gate_suh;
+  const HalfBits* up_suh;
+  const HalfBits* intermediate_rotations;  // gate_svh | up_svh | down_suh, a row an expert
+  const int* packed_route_indices;
+  const int* block_expert_ids;
+  const int* packed_route_count;
+  HalfBits* rotation_a_gate;
+  HalfBits* rotation_a_up;
+  HalfBits* intermediate_cache13;  // gate | up behind FC1, the routes' outputs behind FC2
+  HalfBits* intermediate_cache2;
+  int* barrier;  // the last two words of kernel_workspace, zero
+  i64 routes;    // live
+  i64 top_k;
+  i64 hidden;
+  i64 intermediate;
+  i64 experts;          // of the weights; blocks of others are left out
+  i64 gate_suh_stride;  // from an expert's row to the next; 0: one row for all
+  i64 up_suh_stride;
+};
+
+struct TopKSumArguments {
+  const HalfBits* intermediate_cache13;
+  const void* topk_ids;
+  const float* topk_weights;
+  const int* expert_map;  // marks the routes that were computed; null: all with a valid id
+  const HalfBits* down_svh;
+  float* output;  // a row a token
+  i64 tokens;     // live
+  i64 top_k;
+  i64 hidden;
+  i64 route_experts;  // ids below this are valid
+  i64 experts;        // of the weights
+  i64 down_svh_stride;
+};
+
+}  // namespace moeplan

@@ -1,0 +1,86 @@
+// Shared memory of the MoE kernels: pure constexpr text, compiled by the host compiler and by NVRTC, so that
+// the size a launch asks for and the offsets a kernel uses are one computation.
+#pragma once
+
+#include "planner/core/integer.hpp"
+
+namespace moeplan {
+
+// Route packing: one block, a warp's share of the routes counted on its own.
+constexpr i64 kRoutePackThreads = 512;
+constexpr i64 kRoutePackWarps = kRoutePackThreads / 32;
+constexpr i64 kRoutePackExperts = 1024;  // the most it counts
+
+struct RoutePackShared {
+  i64 counts;   // a row of kRoutePackExperts ints a warp
+  i64 offsets;  // kRoutePackExperts + 1 ints
+  i64 totals;   // an int a warp
+  i64 bytes;
+};
+constexpr RoutePackShared route_pack_shared() {
+  RoutePackShared s{};
+  s.counts = 0;
+  s.offsets = s.counts + kRoutePackWarps * kRoutePackExperts * 4;
+  s.totals = s.offsets + (kRoutePackExperts + 1) * 4;
+  s.bytes = s.totals + kRoutePackWarps * 4;
+  return s;
+}
+
+// The sum over a token's routes: a warp takes 128 columns of a token.
+constexpr i64 kTopKSumThreads = 256;
+
+// The fused Trellis kernel.
+constexpr i64 kFusedThreads = 256;
+constexpr i64 kFusedWarps = kFusedThreads / 32;
+
+// What one step of a block multiplies: `block` rows by tile_k by tile_n, `stages` steps in flight.
+struct TrellisTile {
+  i64 block;
+  i64 bits;
+  i64 tile_k;
+  i64 tile_n;
+  i64 stages;
+};
+
+// Bytes of 16x16 weights.
+constexpr i64 trellis_tile_bytes(i64 bits) { return 32 * bits; }
+
+// Behind a row of the output tile, so that rows start in different banks.
+constexpr i64 kOutputPadding = 8;  // halves
+
+struct TrellisShared {
+  i64 rows;          // the route of each row, ints
+  i64 stages;        // the first stage; the output tile takes their place when all are multiplied
+  i64 stage_bytes;   // from one stage to the next
+  i64 activations;   // in a stage: block x tile_k halves, chunks of 8 swizzled
+  i64 weights;       // in a stage: tile_k/16 x tile_n/16 Trellis tiles
+  i64 output_pitch;  // halves
+  i64 bytes;
+};
+constexpr TrellisShared trellis_shared(const TrellisTile& tile) {
+  TrellisShared s{};
+  s.rows = 0;
+  s.stages = align_up(s.rows + tile.block * 4, 128);
+  s.activations = 0;
+  s.weights = s.activations + tile.block * tile.tile_k * 2;
+  s.stage_bytes = s.weights + tile.tile_k / 16 * (tile.tile_n / 16) * trellis_tile_bytes(tile.bits);
+  s.output_pitch = tile.tile_n + kOutputPadding;
+  s.bytes = s.stages + max_of(tile.stages * s.stage_bytes, tile.block * s.output_pitch * 2);
+  return s;
+}
+
+constexpr i64 kFewestTrellisBits = 3, kMostTrellisBits = 6;
+constexpr i64 kTrellisTileColumns = 128;
+
+// The tile for blocks of `block` rows where a block may opt in to `shared_memory` bytes.
+// 128 columns, 16 a warp: they divide every gate and up half and every hidden size, and a warp decodes each
+// weight once for all rows of the block. Few rows are little work a step, so blocks of 8 and 16 take 128 of K
+// a step, larger ones 64. Four stages keep three steps of weights on their way; a device with little shared
+// memory has fewer.
+constexpr TrellisTile trellis_tile(i64 block, i64 bits, i64 shared_memory) {
+  TrellisTile tile{block, bits, block <= 16 ? 128 : 64, kTrellisTileColumns, 4};
+  while (tile.stages > 2 && trellis_shared(tile).bytes > shared_memory) --tile.stages;
+  return tile;
+}
+
+}  // namespace moeplan

@@ -1,0 +1,56 @@
+// Every kernel of ours: one row each. A variant is a row with values for the names it is compiled with; what
+// only decides how much work there is (live tokens, capacity, routes) is an argument of the launch instead.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/core/integer.hpp"
+#include "planner/moe/kernel_geometry.hpp"
+
+namespace moeplan {
+
+enum class KernelId : i64 { arena_fill, arena_scan, route_pack, fused_trellis, top_k_sum };
+
+inline constexpr int kMostDefines = 10;
+
+// A kernel with the values of its row's defines, in their order. Plain bits: launches look it up.
+struct KernelVariant {
+  KernelId kernel{};
+  std::array<i64, kMostDefines> values{};
+  auto operator<=>(const KernelVariant&) const = default;
+};
+
+struct KernelRow {
+  KernelId id;
+  std::string_view name;                      // its entry point too
+  std::string_view source;                    // text it is compiled from, as embedded
+  std::span<const std::string_view> defines;  // names; each value is passed as -DNAME=VALUE
+  i64 threads;                                // a block
+  i64 (*shared_bytes)(const KernelVariant&);  // dynamic, a block; null: none
+  bool has_grid_barrier;                      // launched cooperatively: all blocks have to be resident
+  std::vector<KernelVariant> (*variants)();   // all that plans can ask for
+  std::string_view what;                      // one line
+};
+
+std::span<const KernelRow> kernel_catalog();
+const KernelRow& row_of(KernelId id);
+
+// What proves an arena, whatever runs in it: one fills with poison and guards, the other scans.
+inline constexpr std::array<KernelVariant, 2> kArenaKernels = {KernelVariant{.kernel = KernelId::arena_fill},
+                                                               KernelVariant{.kernel = KernelId::arena_scan}};
+
+// Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
+KernelVariant route_pack_variant(i64 block, i64 id_bytes);
+KernelVariant fused_trellis_variant(const TrellisTile& tile, bool is_bfloat16);
+KernelVariant top_k_sum_variant(i64 id_bytes);
+
+i64 shared_bytes_of(const KernelVariant& variant);
+// "fused_moe BLOCK=8 BITS=3": names a variant in tables and errors.
+std::string text_of(const KernelVariant& variant);
+
+}  // namespace moeplan

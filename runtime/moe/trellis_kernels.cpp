@@ -1,0 +1,195 @@
+#include "runtime/moe/trellis_kernels.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/check.hpp"
+#include "planner/core/text.hpp"
+#include "planner/moe/w4a16.hpp"
+
+namespace moeplan {
+namespace {
+
+constexpr i64 kDefaultBits = 3;  // of a request that states none
+constexpr i64 kBlocksPerSm = 1;
+
+// Kernels count items of one phase (slots by blocks of 128 columns at most) in 32 bits.
+constexpr i64 kMostItems = std::numeric_limits<int>::max();
+
+i64 element(const CoreElements& elements, CoreTensor tensor) {
+  return elements[static_cast<std::size_t>(tensor)];
+}
+
+i64 bits_of(const MoeRequest& request) { return request.weights.trellis_bits.value_or(kDefaultBits); }
+
+KernelVariant fused_variant(const TrellisPlan& plan, i64 block) {
+  return fused_trellis_variant(trellis_tile(block, plan.bits, plan.shared_memory), plan.is_bfloat16);
+}
+
+}  // namespace
+
+std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& layout) {
+  const MoeWeights& weights = request.weights;
+  if (layout.weight_layout != WeightLayout::trellis)
+    return "this build has kernels of its own for Trellis plans alone";
+  if (request.kind != MoeKind::tensor_parallel)
+    return "this build has no Trellis kernels for expert-parallel plans";
+  if (weights.trellis_codebook.value_or(TrellisCodebook::mcg) != TrellisCodebook::mcg)
+    return "this build has Trellis kernels for codebook mcg alone";
+  if (weights.trellis_rate_structure.value_or(TrellisRates::uniform) != TrellisRates::uniform)
+    return "this build has no Trellis kernels for rates that differ between projections";
+  if (bits_of(request) < kFewestTrellisBits || bits_of(request) > kMostTrellisBits)
+    return concat("this build has Trellis kernels for 3 to 6 bits, not for ", bits_of(request));
+  if (weights.activation != Activation::silu || request.capacity.swiglu_limit)
+    return "this build has Trellis kernels for silu without a limit alone";
+  if (request.capacity.apply_router_weight_on_input.value_or(false))
+    return "Trellis kernels apply the router's weights to their output alone";
+  const i64 counted = max_of(live_runtime(request, layout, ExpertMap::absent).experts,
+                             live_runtime(request, layout, ExpertMap::present).experts);
+  if (counted > kRoutePackExperts)
+    return concat("this build packs routes for ", kRoutePackExperts, " experts at most, not for ", counted);
+  const i64 columns = max_of(weights.hidden_size, 2 * weights.intermediate_size);
+  if (layout.route_slots * ceil_div(columns, kTrellisTileColumns) > kMostItems)
+    return concat("this build's kernels count ", kMostItems, " blocks of 128 columns at most");
+  return "";
+}
+
+TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout, i64 shared_memory) {
+  MOEPLAN_CHECK(missing_trellis_kernels(request, layout).empty(), "a plan without kernels of ours");
+  return {.hidden = request.weights.hidden_size,
+          .intermediate = request.weights.intermediate_size,
+          .experts = request.weights.experts,
+          .top_k = request.capacity.routes_per_token(),
+          .capacity = request.capacity.tokens(),
+          .bits = bits_of(request),
+          .is_bfloat16 = request.weights.io_dtype == DType::bfloat16,
+          .multiprocessors = request.multiprocessors(),
+          .shared_memory = shared_memory,
+          .planned = planned_elements(layout),
+          .without_map = live_runtime(request, layout, ExpertMap::absent),
+          .with_map = live_runtime(request, layout, ExpertMap::present),
+          .may_have_map = may_have(request, ExpertMap::present),
+          .may_lack_map = may_have(request, ExpertMap::absent)};
+}
+
+std::vector<KernelVariant> trellis_variants(const TrellisPlan& plan) {
+  bool is_reached[kBlockSizeCount] = {};
+  const auto reach = [&](const LiveRuntime& runtime) {
+    BlockRange range = reachable_blocks(plan.capacity, plan.top_k, runtime.experts);
+    if (runtime.block_size) range.first = range.last = block_size_index(*runtime.block_size);
+    std::fill(is_reached + range.first, is_reached + range.last + 1, true);
+  };
+  if (plan.may_lack_map) reach(plan.without_map);
+  if (plan.may_have_map) reach(plan.with_map);
+
+  std::vector<KernelVariant> variants;
+  for (int i = 0; i < kBlockSizeCount; ++i) {
+    if (!is_reached[i]) continue;
+    for (i64 id_bytes : {4, 8}) variants.push_back(route_pack_variant(kBlockSizes[i], id_bytes));
+    variants.push_back(fused_variant(plan, kBlockSizes[i]));
+  }
+  for (i64 id_bytes : {4, 8}) variants.push_back(top_k_sum_variant(id_bytes));
+  return variants;
+}
+
+TrellisTensors trellis_tensors(const std::function<std::byte*(std::string_view)>& address) {
+  const auto ints = [&](CoreTensor tensor) { return reinterpret_cast<int*>(address(name_of(tensor))); };
+  const auto halves = [&](CoreTensor tensor) {
+    return reinterpret_cast<HalfBits*>(address(name_of(tensor)));
+  };
+  return {
+      .packed_route_indices = ints(CoreTensor::packed_route_indices),
+      .block_expert_ids = ints(CoreTensor::block_expert_ids),
+      .packed_route_count = ints(CoreTensor::packed_route_count),
+      .expert_offsets = ints(CoreTensor::expert_offsets),
+      .expert_counts = ints(CoreTensor::expert_counts),
+      .rotation_a_gate = halves(CoreTensor::rotation_a_gate),
+      .rotation_a_up = halves(CoreTensor::rotation_a_up),
+      .intermediate_cache13 = halves(CoreTensor::intermediate_cache13),
+      .intermediate_cache2 = halves(CoreTensor::intermediate_cache2),
+      .full_rotation_output = reinterpret_cast<float*>(address(name_of(CoreTensor::full_rotation_output))),
+      .kernel_workspace = ints(CoreTensor::kernel_workspace)};
+}
+
+TrellisTensors trellis_tensors(const MoeLayout& layout, std::byte* arena) {
+  return trellis_tensors([&](std::string_view name) {
+    const auto* tensor = std::ranges::find(layout.arena.tensors, name, &TensorSpec::name);
+    MOEPLAN_CHECK(tensor != layout.arena.tensors.end(), "a tensor that the plan does not have");
+    return arena + tensor->offset;
+  });
+}
+
+TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const TrellisTensors& tensors,
+                                 const TrellisWeights& weights, const TrellisInputs& inputs) {
+  MOEPLAN_CHECK(tokens >= 0 && tokens <= plan.capacity, "live tokens outside of the plan's capacity");
+  MOEPLAN_CHECK(inputs.id_bytes == 4 || inputs.id_bytes == 8, "ids of 4 or 8 bytes");
+  const LiveRuntime& runtime = plan.runtime(inputs.expert_map != nullptr);
+  // Of no tokens nothing is routed, into buffers as large as one token's.
+  const LiveNeed need = live_need(runtime, plan.planned, max_of(tokens, 1));
+  const i64 slots = element(need.elements, CoreTensor::packed_route_indices);
+  const i64 blocks = element(need.elements, CoreTensor::block_expert_ids);
+  MOEPLAN_CHECK(slots <= element(plan.planned, CoreTensor::packed_route_indices) &&
+                    blocks <= element(plan.planned, CoreTensor::block_expert_ids),
+                "routes that the plan has no room for");
+  const i64 routes = tokens * plan.top_k;
+  const auto stride = [&](bool is_shared) { return is_shared ? 0 : plan.hidden; };
+  const i64 warps_per_block = kTopKSumThreads / 32;
+
+  TrellisLaunches launches;
+  launches.block = need.block_size;
+  launches.route_pack = {.variant = route_pack_variant(need.block_size, inputs.id_bytes),
+                         .grid = 1,
+                         .arguments = {.topk_ids = inputs.topk_ids,
+                                       .expert_map = inputs.expert_map,
+                                       .packed_route_indices = tensors.packed_route_indices,
+                                       .block_expert_ids = tensors.block_expert_ids,
+                                       .packed_route_count = tensors.packed_route_count,
+                                       .expert_offsets = tensors.expert_offsets,
+                                       .expert_counts = tensors.expert_counts,
+                                       .routes = routes,
+                                       .experts = runtime.experts,
+                                       .slots = slots,
+                                       .blocks = blocks}};
+  launches.fused = {.variant = fused_variant(plan, need.block_size),
+                    .grid = plan.multiprocessors * kBlocksPerSm,
+                    .arguments = {.x = inputs.x,
+                                  .w13 = weights.w13,
+                                  .w2 = weights.w2,
+                                  .gate_suh = weights.gate_suh,
+                                  .up_suh = weights.up_suh,
+                                  .intermediate_rotations = weights.intermediate_rotations,
+                                  .packed_route_indices = tensors.packed_route_indices,
+                                  .block_expert_ids = tensors.block_expert_ids,
+                                  .packed_route_count = tensors.packed_route_count,
+                                  .rotation_a_gate = tensors.rotation_a_gate,
+                                  .rotation_a_up = tensors.rotation_a_up,
+                                  .intermediate_cache13 = tensors.intermediate_cache13,
+                                  .intermediate_cache2 = tensors.intermediate_cache2,
+                                  .barrier = tensors.kernel_workspace +
+                                             element(plan.planned, CoreTensor::kernel_workspace) - 2,
+                                  .routes = routes,
+                                  .top_k = plan.top_k,
+                                  .hidden = plan.hidden,
+                                  .intermediate = plan.intermediate,
+                                  .experts = plan.experts,
+                                  .gate_suh_stride = stride(weights.shares_gate_suh),
+                                  .up_suh_stride = stride(weights.shares_up_suh)}};
+  launches.top_k_sum = {
+      .variant = top_k_sum_variant(inputs.id_bytes),
+      .grid = max_of(ceil_div(tokens * (plan.hidden / 128), warps_per_block), 1),
+      .arguments = {.intermediate_cache13 = tensors.intermediate_cache13,
+                    .topk_ids = inputs.topk_ids,
+                    .topk_weights = inputs.topk_weights,
+                    .expert_map = inputs.output_expert_map ? inputs.output_expert_map : inputs.expert_map,
+                    .down_svh = weights.down_svh,
+                    .output = inputs.output ? inputs.output : tensors.full_rotation_output,
+                    .tokens = tokens,
+                    .top_k = plan.top_k,
+                    .hidden = plan.hidden,
+                    .route_experts = runtime.experts,
+                    .experts = plan.experts,
+                    .down_svh_stride = stride(weights.shares_down_svh)}};
+  return launches;
+}
+
+}  // namespace moeplan

@@ -1,0 +1,114 @@
+// Which kernels a Trellis plan launches, and each launch's grid and arguments. Pure functions: addresses go
+// in and come out as numbers, nothing is asked of a device.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/moe/arguments.hpp"
+#include "planner/moe/kernel_geometry.hpp"
+#include "planner/moe/layout.hpp"
+#include "planner/moe/live_need.hpp"
+#include "runtime/jit/kernel_catalog.hpp"
+
+namespace moeplan {
+
+// What all launches of one plan have in common.
+struct TrellisPlan {
+  i64 hidden = 0;
+  i64 intermediate = 0;  // of this rank
+  i64 experts = 0;       // of this rank's weights
+  i64 top_k = 0;
+  i64 capacity = 0;  // tokens
+  i64 bits = 0;
+  bool is_bfloat16 = false;  // x
+  i64 multiprocessors = 0;
+  i64 shared_memory = 0;  // bytes a block may opt in to
+  CoreElements planned{};
+  LiveRuntime without_map{};  // launches that are given no expert map
+  LiveRuntime with_map{};
+  bool may_have_map = false;
+  bool may_lack_map = false;
+
+  const LiveRuntime& runtime(bool has_map) const { return has_map ? with_map : without_map; }
+};
+
+// Why our kernels do not run the plan; "": they do.
+std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& layout);
+
+// Of a request and its layout whose kernels are not missing.
+TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout, i64 shared_memory);
+
+// Every kernel that a launch of any live token count can need: the plan's route blocks, both types of ids.
+std::vector<KernelVariant> trellis_variants(const TrellisPlan& plan);
+
+// The tensors of the plan, wherever its arena lies.
+struct TrellisTensors {
+  int* packed_route_indices;
+  int* block_expert_ids;
+  int* packed_route_count;
+  int* expert_offsets;
+  int* expert_counts;
+  HalfBits* rotation_a_gate;
+  HalfBits* rotation_a_up;
+  HalfBits* intermediate_cache13;
+  HalfBits* intermediate_cache2;
+  float* full_rotation_output;
+  int* kernel_workspace;
+};
+// `address`: where the tensor of a name starts.
+TrellisTensors trellis_tensors(const std::function<std::byte*(std::string_view)>& address);
+// In an arena laid out as planned.
+TrellisTensors trellis_tensors(const MoeLayout& layout, std::byte* arena);
+
+// What a layer brings, at multiples of 16 bytes. H, I, E: hidden and intermediate size, experts; a Trellis
+// tile is 32 * bits bytes.
+struct TrellisWeights {
+  const unsigned char* w13 = nullptr;                // tiles [gate, up][E][H/16][I/16]
+  const unsigned char* w2 = nullptr;                 // tiles [E][I/16][H/16]
+  const HalfBits* gate_suh = nullptr;                // [E][H]
+  const HalfBits* up_suh = nullptr;                  // [E][H]
+  const HalfBits* down_svh = nullptr;                // [E][H]
+  const HalfBits* intermediate_rotations = nullptr;  // [E][gate_svh, up_svh, down_suh][I]
+  // One row for all experts, in place of one each.
+  bool shares_gate_suh = false;
+  bool shares_up_suh = false;
+  bool shares_down_svh = false;
+};
+
+// What a launch brings.
+struct TrellisInputs {
+  const HalfBits* x = nullptr;
+  const void* topk_ids = nullptr;
+  i64 id_bytes = 4;  // 4 or 8
+  const float* topk_weights = nullptr;
+  const int* expert_map = nullptr;         // null: none
+  const int* output_expert_map = nullptr;  // marks the routes that are summed; null: expert_map
+  float* output = nullptr;                 // null: full_rotation_output
+};
+
+template <class Arguments>
+struct KernelLaunch {
+  KernelVariant variant;
+  i64 grid = 1;  // blocks
+  Arguments arguments;
+};
+
+// In the order in which they are launched.
+struct TrellisLaunches {
+  KernelLaunch<RoutePackArguments> route_pack;
+  KernelLaunch<FusedTrellisArguments> fused;
+  KernelLaunch<TopKSumArguments> top_k_sum;
+  i64 block = 0;  // rows of a route block
+};
+
+// The launches of `tokens` live tokens, 0 to the capacity. kernel_workspace has to be zero before the first
+// launch in an arena; every launch leaves it so.
+TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const TrellisTensors& tensors,
+                                 const TrellisWeights& weights, const TrellisInputs& inputs);
+
+}  // namespace moeplan

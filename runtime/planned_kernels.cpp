@@ -1,0 +1,13 @@
+#include "runtime/planned_kernels.hpp"
+
+#include "runtime/moe/trellis_kernels.hpp"
+
+namespace moeplan {
+
+PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout, i64 shared_bytes) {
+  if (std::string missing = missing_trellis_kernels(request, layout); !missing.empty())
+    return {{}, std::move(missing)};
+  return {trellis_variants(trellis_plan(request, layout, shared_bytes)), ""};
+}
+
+}  // namespace moeplan

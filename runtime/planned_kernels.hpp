@@ -1,0 +1,20 @@
+// The kernels of ours that a plan launches.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/moe/layout.hpp"
+#include "runtime/jit/kernel_catalog.hpp"
+
+namespace moeplan {
+
+struct PlannedKernels {
+  std::vector<KernelVariant> variants;  // all that any live token count can launch; none: see `missing`
+  std::string missing;                  // why there are none
+};
+
+// Of one fused-MoE plan, on a device whose blocks may opt in to `shared_bytes`.
+PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout, i64 shared_bytes);
+
+}  // namespace moeplan

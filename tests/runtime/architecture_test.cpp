@@ -1,0 +1,33 @@
+// How many blocks a multiprocessor holds.
+#include "runtime/jit/architecture.hpp"
+
+#include "tests/catch.hpp"
+
+using namespace moeplan;
+
+TEST_CASE("architectures are found by name and by compute capability") {
+  REQUIRE(find_architecture("sm_120"));
+  CHECK(find_architecture("sm_120") == architecture_of("12.0"));
+  CHECK(find_architecture("sm_120")->shared_bytes_per_block == 101'376);
+  CHECK(find_architecture("sm_12") == nullptr);
+  CHECK(architecture_of("12") == nullptr);
+}
+
+TEST_CASE(
+    "188 blocks of 256 threads with 101,376 bytes each are two a multiprocessor on sm_90 and one on sm_120") {
+  CHECK(resident_blocks(*find_architecture("sm_90"), 128, 256, 101'376) == 2);
+  CHECK(resident_blocks(*find_architecture("sm_120"), 128, 256, 101'376) == 1);
+}
+
+TEST_CASE("each limit of a multiprocessor decides where it is the smallest") {
+  const Architecture& hopper = *find_architecture("sm_90");
+  CHECK(resident_blocks(hopper, 16, 32, 0) == 32);           // blocks
+  CHECK(resident_blocks(hopper, 16, 1024, 0) == 2);          // warps
+  CHECK(resident_blocks(hopper, 255, 256, 0) == 1);          // registers: 8 warps of 8,192
+  CHECK(resident_blocks(hopper, 128, 256, 0) == 2);          // registers: 16 warps of 4,096
+  CHECK(resident_blocks(hopper, 129, 256, 0) == 1);          // one register more costs a block
+  CHECK(resident_blocks(hopper, 32, 128, 227 * 1024) == 1);  // shared memory
+  CHECK(resident_blocks(hopper, 32, 128, 227 * 1024 + 1) == 0);
+  CHECK(resident_blocks(*find_architecture("sm_120"), 32, 128, 48 * 1024) == 2);
+  CHECK(resident_blocks(*find_architecture("sm_120"), 32, 128, 49 * 1024 + 1) == 1);
+}
