@@ -5,13 +5,13 @@
 #include "cli/commands/gpu_table.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/log.hpp"
-#include "cli/probe/nvml.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_rules.hpp"
 #include "planner/deployment/fit.hpp"
 #include "planner/deployment/indexer_budget.hpp"
+#include "runtime/nvml.hpp"
 
 namespace moeplan {
 namespace {

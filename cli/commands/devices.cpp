@@ -5,7 +5,7 @@
 #include "cli/commands/gpu_table.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/import/shipped.hpp"
-#include "cli/probe/nvml.hpp"
+#include "runtime/nvml.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
 

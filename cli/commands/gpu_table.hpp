@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "cli/probe/nvml.hpp"
 #include "planner/core/report.hpp"
+#include "runtime/nvml.hpp"
 
 namespace moeplan {
 

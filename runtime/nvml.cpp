@@ -1,8 +1,9 @@
-#include "cli/probe/nvml.hpp"
+#include "runtime/nvml.hpp"
 
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "planner/core/text.hpp"
 
@@ -22,6 +23,7 @@ struct Nvml {
   int (*device)(unsigned, Device*) = nullptr;
   int (*name)(Device, char*, unsigned) = nullptr;
   int (*memory)(Device, Memory*) = nullptr;
+  int (*driver)(char*, unsigned) = nullptr;
   const char* (*error)(int) = nullptr;
 };
 
@@ -31,7 +33,10 @@ bool load(void* library, const char* symbol, Function*& function) {
   return function != nullptr;
 }
 
-std::variant<std::vector<GpuMemory>, std::string> query(const Nvml& nvml) {
+template <class Answer>
+using Answered = std::variant<Answer, std::string>;
+
+Answered<std::vector<GpuMemory>> memory_of_gpus(const Nvml& nvml) {
   const auto failed = [&](std::string_view what, int code) { return concat(what, ": ", nvml.error(code)); };
   unsigned count = 0;
   if (const int code = nvml.count(&count)) return failed("counting GPUs", code);
@@ -49,23 +54,42 @@ std::variant<std::vector<GpuMemory>, std::string> query(const Nvml& nvml) {
   return gpus;
 }
 
-}  // namespace
+Answered<std::string> driver_of(const Nvml& nvml) {
+  char version[96] = "";
+  if (const int code = nvml.driver(version, sizeof version))
+    return Answered<std::string>(std::in_place_index<1>, nvml.error(code));
+  return Answered<std::string>(std::in_place_index<0>, version);
+}
 
-std::variant<std::vector<GpuMemory>, std::string> probe_gpus() {
+// Loads the library for one question.
+template <class Answer>
+Answered<Answer> ask(Answered<Answer> (*question)(const Nvml&)) {
+  using Failure = Answered<Answer>;
+  const auto failed = [](std::string why) { return Failure(std::in_place_index<1>, std::move(why)); };
   void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return std::string("libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver here");
+  if (!library) return failed("libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver here");
   Nvml nvml;
   const bool complete =
       load(library, "nvmlInit_v2", nvml.init) && load(library, "nvmlShutdown", nvml.shutdown) &&
       load(library, "nvmlDeviceGetCount_v2", nvml.count) &&
       load(library, "nvmlDeviceGetHandleByIndex_v2", nvml.device) &&
       load(library, "nvmlDeviceGetName", nvml.name) &&
+      load(library, "nvmlSystemGetDriverVersion", nvml.driver) &&
       load(library, "nvmlDeviceGetMemoryInfo", nvml.memory) && load(library, "nvmlErrorString", nvml.error);
-  if (!complete) return std::string("libnvidia-ml.so.1 lacks a function: the driver is too old");
-  if (const int code = nvml.init()) return concat("the driver does not answer: ", nvml.error(code));
-  auto answer = query(nvml);
+  if (!complete) return failed("libnvidia-ml.so.1 lacks a function: the driver is too old");
+  if (const int code = nvml.init()) return failed(concat("the driver does not answer: ", nvml.error(code)));
+  auto answer = question(nvml);
   nvml.shutdown();
   return answer;
+}
+
+}  // namespace
+
+std::variant<std::vector<GpuMemory>, std::string> probe_gpus() { return ask(memory_of_gpus); }
+
+std::string driver_version() {
+  const auto answer = ask(driver_of);
+  return answer.index() == 0 ? std::get<0>(answer) : "";
 }
 
 }  // namespace moeplan

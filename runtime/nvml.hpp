@@ -18,4 +18,7 @@ struct GpuMemory {
 // The GPUs in the driver's order, or why there are none.
 std::variant<std::vector<GpuMemory>, std::string> probe_gpus();
 
+// The driver's own version, such as "580.159.04"; "" without one.
+std::string driver_version();
+
 }  // namespace moeplan

@@ -1,0 +1,143 @@
+// moeplan_evidence NAME --out FILE: runs a record's work on the GPU of this machine and writes what it
+// showed. Plans are those of configs/glm52.json in the working folder. Exits with 0 for PASS, 1 for FAIL, 2
+// for a wrong command line, 3 without the config, 4 without a GPU.
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <string>
+
+#include "cli/commands/planned_config.hpp"
+#include "planner/core/text.hpp"
+#include "runtime/jit/digest.hpp"
+#include "runtime/nvml.hpp"
+#include "tests/gpu/records.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace moeplan::test {
+
+StreamTimer::StreamTimer(cudaStream_t stream) : stream_(stream) {
+  const bool is_created = cudaEventCreate(&start_) == cudaSuccess && cudaEventCreate(&stop_) == cudaSuccess;
+  MOEPLAN_CHECK(is_created, "no events");
+}
+
+StreamTimer::~StreamTimer() {
+  (void)cudaEventDestroy(start_);
+  (void)cudaEventDestroy(stop_);
+}
+
+Result<i64> StreamTimer::stop() {
+  if (const Status recorded = check_cuda(cudaEventRecord(stop_, stream_), "cudaEventRecord"); !recorded)
+    return recorded.error();
+  if (const Status waited = check_cuda(cudaEventSynchronize(stop_), "cudaEventSynchronize"); !waited)
+    return waited.error();
+  float milliseconds = 0;
+  if (const Status known =
+          check_cuda(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
+      !known)
+    return known.error();
+  return std::llround(1e6 * static_cast<double>(milliseconds));
+}
+
+namespace {
+
+struct Record {
+  std::string_view name;
+  Result<Evidence> (*run)(const RecordContext&);
+  std::string_view what;
+};
+
+constexpr Record kRecords[] = {
+    {"arena_guards", record_arena_guards, "stray bytes caught at every edge; speed of fill and scan"},
+    {"launch_capture", record_launch_capture, "misses under capture, replays, and the cost of a launch"},
+};
+
+enum RecordExit { kPass = 0, kFail = 1, kUsage = 2, kNoConfig = 3, kNoGpu = 4 };
+
+constexpr const char* kConfig = "configs/glm52.json";
+
+const MoeLayout* plan_named(const PlannedConfig& planned, std::string_view id) {
+  const auto found = std::ranges::find(planned.plans, id, &PlannedRequest::id);
+  return found == planned.plans.end() ? nullptr : found->moe();
+}
+
+// What every record says of the machine and of the kernels that were compiled for it.
+Status complete(Evidence& evidence, const Record& record, const Gpu& gpu) {
+  const GpuProfile& profile = gpu.launcher.gpu();
+  evidence.name = record.name;
+  evidence.command = concat("./dev evidence ", record.name);
+  evidence.config = Digest{kConfig, sha256_hex(read_file(kConfig))};
+  evidence.device = {.name = profile.name,
+                     .compute_capability = profile.compute_capability,
+                     .sm_count = profile.sm_count,
+                     .driver = concat(driver_version(), ", CUDA up to ", cuda_driver_version()),
+                     .cuda_runtime = cuda_runtime_version()};
+  const NvrtcVersion version = gpu.compiler.nvrtc().version();
+  evidence.nvrtc = concat(version.major, ".", version.minor);
+  for (const auto& [variant, compiled] : gpu.compiled) {
+    auto kernel = evidence_kernel(variant, gpu.launcher.architecture(), compiled, gpu.environment);
+    if (!kernel) return kernel.error();
+    if (std::ranges::find(evidence.kernels, *kernel) == evidence.kernels.end())
+      evidence.kernels.push_back(std::move(*kernel));
+  }
+  return Ok{};
+}
+
+int write(const Record& record, const std::string& file) {
+  auto gpu = Gpu::open();
+  if (!gpu) {
+    std::cerr << gpu.error().message << "\n";
+    return kNoGpu;
+  }
+  const PlannedConfig planned = plan_config(read_config(kConfig, {}));
+  const MoeLayout* decode = plan_named(planned, "decode");
+  const MoeLayout* prefill = plan_named(planned, "prefill");
+  if (!decode || !prefill) {
+    std::cerr << "no plans can be made of " << kConfig << "; run it where the source tree's configs/ lies\n";
+    return kNoConfig;
+  }
+  auto evidence = record.run({**gpu, *decode, *prefill});
+  if (!evidence) {
+    std::cerr << record.name << ": " << evidence.error().message << "\n";
+    return kFail;
+  }
+  if (const Status completed = complete(*evidence, record, **gpu); !completed) {
+    std::cerr << completed.error().message << "\n";
+    return kFail;
+  }
+  std::ofstream out(file, std::ios::binary);
+  out << evidence_json(*evidence);
+  out.close();
+  if (!out) {
+    std::cerr << "cannot write " << file << "\n";
+    return kFail;
+  }
+  std::cout << record.name << ": " << (evidence->is_pass ? "PASS" : "FAIL") << "\n";
+  for (const EvidenceFact& fact : evidence->facts) {
+    std::cout << "  " << fact.name << ": ";
+    std::visit([](const auto& value) { std::cout << value; }, fact.value);
+    std::cout << "\n";
+  }
+  return evidence->is_pass ? kPass : kFail;
+}
+
+int run(std::span<char* const> arguments) {
+  if (arguments.size() == 1 && std::string_view(arguments[0]) == "--list") {
+    for (const Record& record : kRecords) std::cout << record.name << "  " << record.what << "\n";
+    return kPass;
+  }
+  if (arguments.size() == 3 && std::string_view(arguments[1]) == "--out") {
+    const auto* record = std::ranges::find(kRecords, std::string_view(arguments[0]), &Record::name);
+    if (record != std::end(kRecords)) return write(*record, arguments[2]);
+    std::cerr << "no record is named " << arguments[0] << "; --list names all\n";
+    return kUsage;
+  }
+  std::cerr << "usage: moeplan_evidence NAME --out FILE | --list\n";
+  return kUsage;
+}
+
+}  // namespace
+}  // namespace moeplan::test
+
+int main(int count, char** arguments) {
+  return moeplan::test::run(std::span(arguments, static_cast<std::size_t>(count)).subspan(1));
+}

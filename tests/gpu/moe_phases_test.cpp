@@ -1,0 +1,640 @@
+// The Trellis kernels on a GPU against the reference: each phase's tensors and the output, for every block
+// size, bit width and input type, in an arena of the plan's own size between guards.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "planner/core/text.hpp"
+#include "planner/moe/w4a16.hpp"
+#include "runtime/moe/trellis_kernels.hpp"
+#include "runtime/oracle/half.hpp"
+#include "runtime/oracle/trellis_reference.hpp"
+#include "tests/gpu/gpu_tests.hpp"
+#include "tests/random.hpp"
+
+using namespace moeplan;
+using namespace moeplan::test;
+
+namespace {
+
+constexpr ArenaPattern kPoison{.poison = 0xFF, .seed = 0};  // as a half, and as a float: not a number
+constexpr i64 kShared = 101'376;                            // what every variant has to fit
+constexpr double kLargestError = 2e-3;                      // of a tensor and of each of its rows, relative
+constexpr double kLeastCosine = 0.99999;
+
+using Bytes = std::vector<unsigned char>;
+
+template <class T>
+i64 bytes_of(const std::vector<T>& values) {
+  return static_cast<i64>(values.size() * sizeof(T));
+}
+
+template <class T>
+std::vector<T> values_of(const Bytes& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::copy_n(bytes.data(), values.size() * sizeof(T), reinterpret_cast<unsigned char*>(values.data()));
+  return values;
+}
+
+// A copy of host values in memory of their own.
+template <class T>
+class Uploaded {
+ public:
+  explicit Uploaded(const std::vector<T>& values)
+      : memory_(must(DeviceMemory::allocate(bytes_of(values), "a test's input"))) {
+    if (values.empty()) return;
+    must(check_cuda(cudaMemcpy(memory_.data(), values.data(), static_cast<std::size_t>(bytes_of(values)),
+                               cudaMemcpyHostToDevice),
+                    "copying a test's input"));
+  }
+  const T* get() const { return reinterpret_cast<const T*>(memory_.data()); }
+
+ private:
+  DeviceMemory memory_;
+};
+
+// ---- Shapes, weights, tokens and routings: the same in every run. ----
+
+struct Shape {
+  const char* contract;
+  i64 hidden, intermediate, experts, top_k, capacity;
+  i64 router_experts;
+  bool shares_rows;  // one row of suh and svh for all experts
+};
+// FC2's rows are shorter than FC1's, so that some of FC1's survive it; and longer. The second one's router
+// knows experts of other ranks: its launches have a map.
+constexpr Shape kOwnExperts{"sparkinfer-de04125", 256, 256, 8, 3, 70, 8, false};
+constexpr Shape kMappedExperts{"b12x-36bce2c", 512, 128, 5, 4, 40, 16, true};
+
+oracle::HalfBits random_half(Random& random, double low, double high) {
+  const double size = low + (high - low) * static_cast<double>(random.in(0, 1 << 20)) / (1 << 20);
+  return oracle::half_of(random.in(0, 1) ? -size : size);
+}
+
+std::vector<oracle::HalfBits> random_halves(Random& random, i64 count, double low, double high) {
+  std::vector<oracle::HalfBits> halves(static_cast<std::size_t>(count));
+  for (auto& half : halves) half = random_half(random, low, high);
+  return halves;
+}
+
+oracle::MoeLayer layer_of(const Shape& s, i64 bits) {
+  Random random;
+  oracle::MoeLayer layer;
+  layer.shape = {s.hidden, s.intermediate, s.experts, bits};
+  const i64 words = s.experts * s.hidden * s.intermediate * bits / 16;
+  layer.w13.resize(static_cast<std::size_t>(2 * words));
+  layer.w2.resize(static_cast<std::size_t>(words));
+  for (auto* tensor : {&layer.w13, &layer.w2})
+    for (auto& word : *tensor) word = static_cast<std::uint16_t>(random.in(0, 0xFFFF));
+  const i64 rows = s.shares_rows ? 1 : s.experts;
+  // Sizes that leave gate, up and output near one.
+  layer.gate_suh = random_halves(random, rows * s.hidden, 0.5, 1.5);
+  layer.up_suh = random_halves(random, rows * s.hidden, 0.5, 1.5);
+  layer.down_svh = random_halves(random, rows * s.hidden, 0.02, 0.06);
+  for (i64 expert = 0; expert < s.experts; ++expert) {
+    for (const double size : {0.03, 0.03, 0.5}) {
+      const auto scale = random_halves(random, s.intermediate, size, 3 * size);
+      layer.rotations.insert(layer.rotations.end(), scale.begin(), scale.end());
+    }
+  }
+  return layer;
+}
+
+// Rows of x in the input type, and their values.
+struct Tokens {
+  std::vector<std::uint16_t> bits;
+  std::vector<double> values;
+};
+Tokens tokens_of(const Shape& s, bool is_bfloat16) {
+  Random random;
+  Tokens tokens;
+  for (i64 i = 0; i < s.capacity * s.hidden; ++i) {
+    const double value = static_cast<double>(random.in(-2000, 2000)) / 1000;
+    const std::uint16_t bits =
+        is_bfloat16 ? oracle::bfloat16_of(static_cast<float>(value)) : oracle::half_of(value);
+    tokens.bits.push_back(bits);
+    tokens.values.push_back(is_bfloat16 ? oracle::value_of_bfloat16(bits) : oracle::value_of_half(bits));
+  }
+  return tokens;
+}
+
+// Where the routes of `capacity` tokens go; fewer tokens have the first of these.
+struct Routing {
+  std::string name;
+  i64 id_bytes;
+  std::vector<i64> ids;
+  std::vector<float> weights;
+  std::optional<std::vector<int>> map;
+
+  const std::vector<int>* map_or_null() const { return map ? &*map : nullptr; }
+};
+
+std::vector<Routing> routings_of(const Shape& s) {
+  Random random;
+  Routing uniform{"uniform", 4, {}, {}, {}}, one{"all to one", 8, {}, {}, {}},
+      invalid{"invalid", 8, {}, {}, {}};
+  for (i64 token = 0; token < s.capacity; ++token) {
+    std::set<i64> chosen;
+    while (std::ssize(chosen) < s.top_k) chosen.insert(random.in(0, s.router_experts - 1));
+    uniform.ids.insert(uniform.ids.end(), chosen.begin(), chosen.end());
+    for (i64 slot = 0; slot < s.top_k; ++slot) {
+      one.ids.push_back(s.experts - 1);
+      // Every fourth token goes nowhere at all.
+      const bool is_lost = token % 4 == 3 || random.in(0, 2) == 0;
+      invalid.ids.push_back(is_lost ? random.of({-1, s.router_experts, i64{1} << 40, i64{-1} << 33, 1 << 20})
+                                    : random.in(0, s.router_experts - 1));
+    }
+  }
+  std::vector<Routing> routings{uniform, one, invalid};
+  for (Routing& routing : routings) {
+    for (std::size_t i = 0; i < routing.ids.size(); ++i)
+      routing.weights.push_back(static_cast<float>(random.in(1, 1000)) / 1000);
+    if (s.router_experts == s.experts) continue;
+    // Some of the router's experts are this rank's, in another order; of the others some are marked by -1,
+    // some by what is no expert at all.
+    routing.name += ", mapped";
+    routing.map.emplace();
+    for (i64 expert = 0; expert < s.router_experts; ++expert)
+      routing.map->push_back(expert % 3 == 0 || expert == s.experts - 1
+                                 ? static_cast<int>((expert * 2 + 1) % s.experts)
+                                 : (expert % 3 == 1 ? -1 : 1000));
+  }
+  return routings;
+}
+
+// ---- A plan in an arena, and its launches. ----
+
+struct Planned {
+  MoeRequest request;
+  MoeLayout layout;
+  TrellisPlan plan;
+};
+
+Planned planned_of(const Shape& s, i64 block, i64 bits, bool is_bfloat16) {
+  MoeRequest request = trellis_request(s.contract, s.experts, s.hidden, s.intermediate, s.top_k, s.capacity,
+                                       gpu().launcher.gpu().sm_count);
+  request.weights.io_dtype = is_bfloat16 ? DType::bfloat16 : DType::float16;
+  request.weights.trellis_bits = bits;
+  request.capacity.block_size_m = block;
+  request.capacity.route_experts = s.router_experts;
+  const MoeLayout layout = must(plan_moe(request));
+  return {request, layout, trellis_plan(request, layout, kShared)};
+}
+
+LaunchResolver& resolver() {
+  static LaunchResolver all = gpu().resolver();
+  return all;
+}
+
+template <class Arguments>
+void launch(const KernelLaunch<Arguments>& launch) {
+  const ReadyKernel* kernel = must(resolver().find(launch.variant, {}));
+  CHECK(kernel->resources.spill_store_bytes + kernel->resources.spill_load_bytes == 0);
+  must(gpu().launcher.launch(*kernel, {.x = launch.grid}, launch.arguments, nullptr));
+}
+
+// What the arena holds behind a launch, tensor by tensor.
+class Seen {
+ public:
+  Seen(const DeviceArena& arena) : arena_(arena) {}
+  template <class T>
+  std::vector<T> values(CoreTensor tensor) {
+    const int index = find_tensor(arena_.placement(), name_of(tensor));
+    REQUIRE(index != kNoTensor);
+    const PlacedTensor& placed = arena_.placement().tensors[static_cast<std::size_t>(index)];
+    return values_of<T>(must(bytes_at(arena_.allocation() + placed.begin, placed.bytes)));
+  }
+
+ private:
+  const DeviceArena& arena_;
+};
+
+// ---- Comparing. ----
+
+// Sums over pairs of a value and what it should be.
+struct Difference {
+  double error = 0, value = 0, expected = 0, both = 0;
+  void add(double v, double e) {
+    error += (v - e) * (v - e);
+    value += v * v;
+    expected += e * e;
+    both += v * e;
+  }
+  // Not true for what is not a number.
+  bool is_small() const {
+    if (expected == 0) return error == 0;
+    return std::sqrt(error / expected) <= kLargestError && both / std::sqrt(value * expected) >= kLeastCosine;
+  }
+  std::string text() const {
+    return concat("relative error ", std::to_string(std::sqrt(error / expected)), ", cosine ",
+                  std::to_string(both / std::sqrt(value * expected)));
+  }
+};
+
+// Compares rows of a tensor and marks what they cover; what no row covers has to be poison.
+template <class T>
+class RowChecker {
+ public:
+  RowChecker(std::string name, std::vector<T> values)
+      : name_(std::move(name)), values_(std::move(values)), covered_(values_.size()) {}
+
+  // Covers, and compares unless there is nothing to compare with.
+  template <class Expected>
+  void row(i64 begin, const std::vector<Expected>& expected) {
+    Difference difference;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      difference.add(value(values_.at(static_cast<std::size_t>(begin) + i)), value(expected[i]));
+    whole_.error += difference.error;
+    whole_.value += difference.value;
+    whole_.expected += difference.expected;
+    whole_.both += difference.both;
+    if (!difference.is_small() && wrong_.empty())
+      wrong_ = concat("row at element ", begin, ": ", difference.text());
+    cover(begin, std::ssize(expected));
+  }
+  void cover(i64 begin, i64 count) {
+    for (i64 i = begin; i < begin + count; ++i) covered_.at(static_cast<std::size_t>(i)) = true;
+  }
+  bool covers_any(i64 begin, i64 count) const {
+    for (i64 i = begin; i < begin + count; ++i)
+      if (covered_.at(static_cast<std::size_t>(i))) return true;
+    return false;
+  }
+  std::vector<T> bytes_of_row(i64 begin, i64 count) const {
+    return {values_.begin() + begin, values_.begin() + begin + count};
+  }
+
+  void finish() const {
+    INFO(name_);
+    i64 touched = 0;
+    const Bytes poison(sizeof(T), 0xFF);
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      touched += !covered_[i] && std::memcmp(&values_[i], poison.data(), sizeof(T)) != 0;
+    CHECK(touched == 0);
+    CHECK(wrong_ == "");
+    INFO(whole_.text());
+    CHECK(whole_.is_small());
+  }
+
+ private:
+  static double value(std::uint16_t half) { return oracle::value_of_half(half); }
+  static double value(float number) { return static_cast<double>(number); }
+  static double value(double number) { return number; }
+
+  std::string name_;
+  std::vector<T> values_;
+  std::vector<bool> covered_;
+  Difference whole_;
+  std::string wrong_;
+};
+
+template <class T>
+void check_equal_then_poison(const std::string& name, const std::vector<T>& values,
+                             const std::vector<T>& expected) {
+  INFO(name);
+  REQUIRE(values.size() >= expected.size());
+  const auto behind = values.begin() + std::ssize(expected);
+  CHECK(std::vector<T>(values.begin(), behind) == expected);
+  CHECK(std::count(behind, values.end(), T(-1)) == std::distance(behind, values.end()));
+}
+
+// ---- One layer with its tokens and a routing: what every launch of it has to come to. ----
+
+class Case {
+ public:
+  Case(const Shape& shape, i64 bits, bool is_bfloat16)
+      : shape_(shape),
+        layer_(layer_of(shape, bits)),
+        reference_(layer_),
+        tokens_(tokens_of(shape, is_bfloat16)),
+        w13_(layer_.w13),
+        w2_(layer_.w2),
+        gate_suh_(layer_.gate_suh),
+        up_suh_(layer_.up_suh),
+        down_svh_(layer_.down_svh),
+        rotations_(layer_.rotations),
+        x_(tokens_.bits) {}
+
+  TrellisWeights weights() const {
+    return {.w13 = reinterpret_cast<const unsigned char*>(w13_.get()),
+            .w2 = reinterpret_cast<const unsigned char*>(w2_.get()),
+            .gate_suh = gate_suh_.get(),
+            .up_suh = up_suh_.get(),
+            .down_svh = down_svh_.get(),
+            .intermediate_rotations = rotations_.get(),
+            .shares_gate_suh = shape_.shares_rows,
+            .shares_up_suh = shape_.shares_rows,
+            .shares_down_svh = shape_.shares_rows};
+  }
+  const HalfBits* x() const { return x_.get(); }
+
+  const oracle::RouteReference& route(i64 token, i64 expert) {
+    auto [place, is_new] = routes_.try_emplace({token, expert});
+    if (is_new)
+      place->second = reference_.route(std::span(tokens_.values)
+                                           .subspan(static_cast<std::size_t>(token * shape_.hidden),
+                                                    static_cast<std::size_t>(shape_.hidden)),
+                                       expert);
+    return place->second;
+  }
+
+ private:
+  Shape shape_;
+  oracle::MoeLayer layer_;
+  oracle::MoeReference reference_;
+  Tokens tokens_;
+  Uploaded<std::uint16_t> w13_, w2_;
+  Uploaded<HalfBits> gate_suh_, up_suh_, down_svh_, rotations_;
+  Uploaded<std::uint16_t> x_;
+  std::map<std::pair<i64, i64>, oracle::RouteReference> routes_;
+};
+
+// Bytes of rows that every launch has to repeat: a row's do not depend on how many tokens there are, nor on
+// the block size.
+class SameBytes {
+ public:
+  template <class T>
+  void check(const std::string& what, i64 row, const std::vector<T>& values) {
+    const auto* begin = reinterpret_cast<const unsigned char*>(values.data());
+    Bytes bytes(begin, begin + values.size() * sizeof(T));
+    const auto [place, is_new] = seen_.try_emplace({what, row}, bytes);
+    if (!is_new && place->second != bytes && different_.empty()) different_ = concat(what, " row ", row);
+  }
+  void finish() const { CHECK(different_ == ""); }
+
+ private:
+  std::map<std::pair<std::string, i64>, Bytes> seen_;
+  std::string different_;
+};
+
+void check_routes(const Shape& s, const Routing& routing, const TrellisLaunches& launches, Seen& seen) {
+  const RoutePackArguments& args = launches.route_pack.arguments;
+  CHECK(args.experts == s.router_experts);
+  const auto expected =
+      oracle::pack_routes(std::span(routing.ids).first(static_cast<std::size_t>(args.routes)), args.experts,
+                          routing.map_or_null(), launches.block, args.slots, args.blocks);
+  check_equal_then_poison("packed_route_indices", seen.values<int>(CoreTensor::packed_route_indices),
+                          expected.route_indices);
+  check_equal_then_poison("block_expert_ids", seen.values<int>(CoreTensor::block_expert_ids),
+                          expected.block_experts);
+  check_equal_then_poison("packed_route_count", seen.values<int>(CoreTensor::packed_route_count),
+                          {expected.count});
+  check_equal_then_poison("expert_offsets", seen.values<int>(CoreTensor::expert_offsets), expected.offsets);
+  check_equal_then_poison("expert_counts", seen.values<int>(CoreTensor::expert_counts), expected.counts);
+}
+
+// The weights' expert of a route, or -1.
+int expert_of(const Shape& s, const Routing& routing, i64 route) {
+  const int expert = oracle::expert_of(routing.ids[static_cast<std::size_t>(route)], s.router_experts,
+                                       routing.map_or_null());
+  return expert < s.experts ? expert : -1;
+}
+
+void check_phases(const Shape& s, Case& which, const Routing& routing, i64 tokens, Seen& seen,
+                  SameBytes& same) {
+  RowChecker gate("rotation_a_gate", seen.values<std::uint16_t>(CoreTensor::rotation_a_gate));
+  RowChecker up("rotation_a_up", seen.values<std::uint16_t>(CoreTensor::rotation_a_up));
+  RowChecker activated("intermediate_cache2", seen.values<std::uint16_t>(CoreTensor::intermediate_cache2));
+  RowChecker cache13("intermediate_cache13", seen.values<std::uint16_t>(CoreTensor::intermediate_cache13));
+  RowChecker fc1("intermediate_cache13 behind FC1",
+                 seen.values<std::uint16_t>(CoreTensor::intermediate_cache13));
+  RowChecker output("full_rotation_output", seen.values<float>(CoreTensor::full_rotation_output));
+  const i64 routes = tokens * s.top_k;
+  for (i64 route = 0; route < routes; ++route) {
+    const int expert = expert_of(s, routing, route);
+    if (expert < 0) continue;
+    const oracle::RouteReference& expected = which.route(route / s.top_k, expert);
+    gate.row(route * s.hidden, expected.rotated_gate);
+    up.row(route * s.hidden, expected.rotated_up);
+    activated.row(route * s.intermediate, expected.activated);
+    cache13.row(route * s.hidden, expected.fc2);
+    same.check("rotated gate", route, gate.bytes_of_row(route * s.hidden, s.hidden));
+    same.check("rotated up", route, up.bytes_of_row(route * s.hidden, s.hidden));
+    same.check("activated", route, activated.bytes_of_row(route * s.intermediate, s.intermediate));
+    same.check("FC2", route, cache13.bytes_of_row(route * s.hidden, s.hidden));
+  }
+  // FC1's rows, where FC2's did not take their place.
+  for (i64 route = 0; route < routes; ++route) {
+    const int expert = expert_of(s, routing, route);
+    const i64 width = 2 * s.intermediate;
+    if (expert < 0) continue;
+    if (!cache13.covers_any(route * width, width)) {
+      fc1.row(route * width, which.route(route / s.top_k, expert).fc1);
+      same.check("FC1", route, fc1.bytes_of_row(route * width, width));
+    }
+    fc1.cover(route * width, width);
+    fc1.cover(route * s.hidden, s.hidden);
+  }
+  for (i64 route = 0; route < routes; ++route)
+    if (expert_of(s, routing, route) >= 0) cache13.cover(route * 2 * s.intermediate, 2 * s.intermediate);
+  for (i64 token = 0; token < tokens; ++token) {
+    std::vector<double> expected(static_cast<std::size_t>(s.hidden));
+    for (i64 slot = 0; slot < s.top_k; ++slot) {
+      const i64 route = token * s.top_k + slot;
+      const int expert = expert_of(s, routing, route);
+      if (expert < 0) continue;
+      const auto& part = which.route(token, expert).output;
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] += static_cast<double>(routing.weights[static_cast<std::size_t>(route)]) * part[i];
+    }
+    output.row(token * s.hidden, expected);
+    same.check("output", token, output.bytes_of_row(token * s.hidden, s.hidden));
+  }
+  for (const auto* halves : {&gate, &up, &activated, &cache13, &fc1}) halves->finish();
+  output.finish();
+}
+
+std::set<i64> live_counts(i64 capacity) {
+  std::set<i64> counts{1, 2, 7, 8, 9, 33, capacity - 1, capacity};
+  std::erase_if(counts, [&](i64 tokens) { return tokens > capacity; });
+  return counts;
+}
+
+// Launches of one plan: every routing with every live token count.
+void check_plan(const Shape& s, Case& which, const std::vector<Routing>& routings,
+                std::map<std::string, SameBytes>& same, i64 block, i64 bits, bool is_bfloat16) {
+  const Planned planned = planned_of(s, block, bits, is_bfloat16);
+  must(resolver().resolve(trellis_variants(planned.plan)));
+  auto [own, arena] = arena_of(placed(planned.layout, GuardMode::strict));
+  const TrellisTensors tensors =
+      trellis_tensors([&, &a = arena](std::string_view name) { return a.address(name); });
+  const i64 workspace_words = 4 * planned.plan.multiprocessors + 2;
+
+  for (const Routing& routing : routings) {
+    const Uploaded<i64> wide_ids(routing.ids);
+    const Uploaded<int> narrow_ids(std::vector<int>(routing.ids.begin(), routing.ids.end()));
+    const Uploaded<float> weights(routing.weights);
+    const Uploaded<int> map(routing.map.value_or(std::vector<int>()));
+    TrellisInputs inputs{.x = which.x(), .id_bytes = routing.id_bytes, .topk_weights = weights.get()};
+    inputs.topk_ids = routing.id_bytes == 8 ? static_cast<const void*>(wide_ids.get()) : narrow_ids.get();
+    if (routing.map) inputs.expert_map = map.get();
+
+    for (const i64 tokens : live_counts(s.capacity)) {
+      INFO(concat("block ", block, ", ", bits, " bits, ", is_bfloat16 ? "bf16" : "fp16", ", ", tokens,
+                  " tokens, ", routing.name));
+      must(arena.fill(kPoison, nullptr));
+      must(set_bytes(arena.address("kernel_workspace"), 0, 4 * workspace_words));
+      const TrellisLaunches launches =
+          trellis_launches(planned.plan, tokens, tensors, which.weights(), inputs);
+      REQUIRE(launches.block == block);
+      launch(launches.route_pack);
+      launch(launches.fused);
+      launch(launches.top_k_sum);
+
+      Seen seen(arena);
+      check_routes(s, routing, launches, seen);
+      check_phases(s, which, routing, tokens, seen, same[routing.name]);
+      const auto workspace = seen.values<int>(CoreTensor::kernel_workspace);
+      CHECK(std::count(workspace.begin(), workspace.end(), 0) == workspace_words);
+      const ArenaFindings findings = must(arena.scan(nullptr));
+      for (const StrayWrite& write : findings.stray_writes) FAIL_CHECK(text_of(write));
+      for (const HighWater& use : findings.high_water)
+        if (use.tensor == "fc1_c_tmp" || use.tensor == "fc2_c_tmp") CHECK(use.touched_bytes == 0);
+    }
+  }
+}
+
+void check_shape(const Shape& shape, i64 bits, bool is_bfloat16, std::initializer_list<i64> blocks) {
+  Case which(shape, bits, is_bfloat16);
+  const auto routings = routings_of(shape);
+  std::map<std::string, SameBytes> same;
+  for (const i64 block : blocks) check_plan(shape, which, routings, same, block, bits, is_bfloat16);
+  for (const auto& [name, bytes] : same) {
+    INFO(name);
+    bytes.finish();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 3 bits") {
+  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 3, is_bfloat16, {8, 16, 32, 48, 64});
+}
+TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 4 bits") {
+  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 4, is_bfloat16, {8, 16, 32, 48, 64});
+}
+TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 5 bits") {
+  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 5, is_bfloat16, {8, 16, 32, 48, 64});
+}
+TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 6 bits") {
+  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 6, is_bfloat16, {8, 16, 32, 48, 64});
+}
+
+TEST_CASE("with an expert map, rows shared by all experts and long hidden rows every phase agrees as well") {
+  check_shape(kMappedExperts, 3, true, {8, 16, 32, 48, 64});
+  check_shape(kMappedExperts, 6, false, {8, 64});
+}
+
+TEST_CASE("a launch repeats its bytes in the arena that the last one left, without any reset") {
+  const Planned planned = planned_of(kOwnExperts, 8, 3, true);
+  must(resolver().resolve(trellis_variants(planned.plan)));
+  auto [own, arena] = arena_of(placed(planned.layout, GuardMode::packed));
+  Case which(kOwnExperts, 3, true);
+  const Routing routing = routings_of(kOwnExperts)[0];
+  const Uploaded<int> ids(std::vector<int>(routing.ids.begin(), routing.ids.end()));
+  const Uploaded<float> weights(routing.weights);
+  must(arena.fill(kPoison, nullptr));
+  must(set_bytes(arena.address("kernel_workspace"), 0, 4 * (4 * planned.plan.multiprocessors + 2)));
+  const TrellisInputs inputs{.x = which.x(), .topk_ids = ids.get(), .topk_weights = weights.get()};
+  std::map<i64, std::vector<float>> first;
+  for (int round = 0; round < 3; ++round) {
+    for (const i64 tokens : {70, 1, 33}) {
+      const TrellisLaunches launches = trellis_launches(
+          planned.plan, tokens, trellis_tensors(planned.layout, arena.arena()), which.weights(), inputs);
+      launch(launches.route_pack);
+      launch(launches.fused);
+      launch(launches.top_k_sum);
+      auto output = Seen(arena).values<float>(CoreTensor::full_rotation_output);
+      output.resize(static_cast<std::size_t>(tokens * kOwnExperts.hidden));
+      const auto [place, is_new] = first.try_emplace(tokens, output);
+      if (!is_new) CHECK(place->second == output);
+    }
+  }
+}
+
+TEST_CASE("no tokens leave no route, and every other tensor as it was") {
+  const Planned planned = planned_of(kOwnExperts, 16, 4, true);
+  must(resolver().resolve(trellis_variants(planned.plan)));
+  auto [own, arena] = arena_of(placed(planned.layout, GuardMode::strict));
+  must(arena.fill(kPoison, nullptr));
+  must(set_bytes(arena.address("kernel_workspace"), 0, 4 * (4 * planned.plan.multiprocessors + 2)));
+  const TrellisTensors tensors =
+      trellis_tensors([&, &a = arena](std::string_view name) { return a.address(name); });
+  const TrellisLaunches launches = trellis_launches(planned.plan, 0, tensors, {}, {});
+  launch(launches.route_pack);
+  launch(launches.fused);
+  launch(launches.top_k_sum);
+  Seen seen(arena);
+  const RoutePackArguments& args = launches.route_pack.arguments;
+  const auto zeros = [](i64 count) { return std::vector<int>(static_cast<std::size_t>(count)); };
+  check_equal_then_poison("packed_route_indices", seen.values<int>(CoreTensor::packed_route_indices),
+                          zeros(args.slots));
+  const auto experts = seen.values<int>(CoreTensor::block_expert_ids);
+  CHECK(std::count(experts.begin(), experts.end(), -1) == std::ssize(experts));
+  CHECK(seen.values<int>(CoreTensor::packed_route_count) == zeros(1));
+  CHECK(seen.values<int>(CoreTensor::expert_offsets) == zeros(kOwnExperts.experts + 1));
+  const ArenaFindings findings = must(arena.scan(nullptr));
+  CHECK(findings.stray_writes.empty());
+  for (const HighWater& use : findings.high_water)
+    if (use.tensor.starts_with("rotation") || use.tensor.starts_with("intermediate") ||
+        use.tensor == "full_rotation_output")
+      CHECK(use.touched_bytes == 0);
+}
+
+TEST_CASE("routes of up to 8,192 tokens and 1,024 experts are packed as the reference packs them") {
+  Random random;
+  struct Size {
+    i64 tokens, top_k, experts, block, id_bytes;
+    bool has_map;
+  };
+  for (const Size& size :
+       {Size{8192, 10, 1024, 8, 4, false}, Size{8192, 8, 256, 64, 8, true}, Size{3072, 22, 512, 48, 4, true},
+        Size{4095, 8, 1, 64, 8, false}, Size{129, 8, 160, 16, 8, false}, Size{1, 1, 3, 32, 4, true}}) {
+    std::vector<i64> ids(static_cast<std::size_t>(size.tokens * size.top_k));
+    for (i64& id : ids) {
+      // A few experts get most of the routes.
+      id = random.in(-1, size.experts);
+      if (random.in(0, 1) != 0) id = min_of(id, random.in(0, 3));
+    }
+    std::vector<int> map(static_cast<std::size_t>(size.experts));
+    for (int& expert : map) expert = static_cast<int>(random.in(-2, size.experts));
+    const auto* used_map = size.has_map ? &map : nullptr;
+    const i64 routes = std::ssize(ids), slots = route_slots(routes, size.block, size.experts);
+    const i64 blocks = ceil_div(slots, size.block);
+    const auto expected = oracle::pack_routes(ids, size.experts, used_map, size.block, slots, blocks);
+
+    const KernelVariant variant{KernelId::route_pack, {size.block, size.id_bytes}};
+    const ReadyKernel* kernel = must(resolver().find(variant, {}));
+    const Uploaded<i64> wide_ids(ids);
+    const Uploaded<int> narrow_ids(std::vector<int>(ids.begin(), ids.end()));
+    const Uploaded<int> uploaded_map(map);
+    const i64 words = slots + blocks + 1 + size.experts + 1 + size.experts;
+    const auto memory = must(DeviceMemory::allocate(4 * words, "packed routes"));
+    must(set_bytes(memory.data(), 0xFF, memory.bytes()));
+    int* const at = reinterpret_cast<int*>(memory.data());
+    const RoutePackArguments arguments{
+        .topk_ids = size.id_bytes == 8 ? static_cast<const void*>(wide_ids.get()) : narrow_ids.get(),
+        .expert_map = size.has_map ? uploaded_map.get() : nullptr,
+        .packed_route_indices = at,
+        .block_expert_ids = at + slots,
+        .packed_route_count = at + slots + blocks,
+        .expert_offsets = at + slots + blocks + 1,
+        .expert_counts = at + slots + blocks + 1 + size.experts + 1,
+        .routes = routes,
+        .experts = size.experts,
+        .slots = slots,
+        .blocks = blocks};
+    must(gpu().launcher.launch(*kernel, {}, arguments, nullptr));
+
+    std::vector<int> all = expected.route_indices;
+    all.insert(all.end(), expected.block_experts.begin(), expected.block_experts.end());
+    all.push_back(expected.count);
+    all.insert(all.end(), expected.offsets.begin(), expected.offsets.end());
+    all.insert(all.end(), expected.counts.begin(), expected.counts.end());
+    INFO(concat(size.tokens, " tokens, ", size.experts, " experts"));
+    const bool is_same = values_of<int>(must(bytes_at(memory.data(), memory.bytes()))) == all;
+    CHECK(is_same);
+  }
+}

@@ -1,0 +1,49 @@
+// The records of tests/gpu/evidence: a function each, which runs something on the GPU and says what it saw.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "runtime/evidence.hpp"
+#include "tests/gpu/gpu.hpp"
+
+namespace moeplan::test {
+
+// The GPU, and the plans that a deployment's config makes.
+struct RecordContext {
+  Gpu& gpu;
+  MoeLayout decode;
+  MoeLayout prefill;
+};
+
+// Guards of the decode plan catch a byte at every edge; fill and scan run at the speed of memory.
+Result<Evidence> record_arena_guards(const RecordContext& context);
+// Captured launches: what was not resolved is refused, replays equal eager launches, and what a launch costs.
+Result<Evidence> record_launch_capture(const RecordContext& context);
+
+inline i64 median(std::vector<i64> values) {
+  MOEPLAN_CHECK(!values.empty(), "the median of nothing");
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Nanoseconds of the stream's work between two calls, by events.
+class StreamTimer {
+ public:
+  explicit StreamTimer(cudaStream_t stream);
+  ~StreamTimer();
+  StreamTimer(const StreamTimer&) = delete;
+  StreamTimer& operator=(const StreamTimer&) = delete;
+  Status start() { return check_cuda(cudaEventRecord(start_, stream_), "cudaEventRecord"); }
+  // Waits for the work.
+  Result<i64> stop();
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t start_ = nullptr;
+  cudaEvent_t stop_ = nullptr;
+};
+
+}  // namespace moeplan::test
