@@ -15,6 +15,7 @@
 #include "cli/sweep/columns.hpp"
 #include "planner/core/contract.hpp"
 #include "planner/policy/policy.hpp"
+#include "runtime/jit/architecture.hpp"
 
 namespace moeplan {
 
@@ -297,6 +298,48 @@ void add_launches(CLI::App& command, CommandLine& line) {
       ->excludes(live_tokens);
 }
 
+std::vector<std::string> architecture_names() {
+  std::vector<std::string> names;
+  for (const Architecture& architecture : architectures()) names.emplace_back(architecture.name);
+  return names;
+}
+
+void add_compile(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan compile --config configs/glm52.json --arch sm_120\n"
+      "  moeplan compile -c glm52.json --arch sm_90,sm_120 --no-cache\n"
+      "Needs NVRTC and no GPU. Exits 1 when a kernel does not compile, spills registers or takes more shared "
+      "memory than\na block may have; 4 without NVRTC.");
+  add_config_options(command, line);
+  CompileOptions& options = line.compile;
+  command
+      .add_option("--arch", options.architectures,
+                  "Architectures to compile for (default: the config's device's)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(architecture_names()))
+      ->type_name("SM");
+  command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID");
+  command
+      .add_option("--threads", options.threads,
+                  "Compile so many kernels at a time (default: as many as cores)")
+      ->check(CLI::Range(i64{1}, i64{256}));
+  command.add_flag("--no-cache", options.no_cache, "Compile anew, and keep nothing");
+  command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
+}
+
+void add_cache(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan cache info\n  moeplan cache verify\n  moeplan cache clear\n"
+      "The cache is MOEPLAN_CACHE_DIR, else XDG_CACHE_HOME/moeplan, else ~/.cache/moeplan. verify exits 1 "
+      "when "
+      "an entry is damaged.");
+  command.add_option("action", line.cache.action, "info, verify or clear")
+      ->required()
+      ->check(CLI::IsMember({"info", "verify", "clear"}))
+      ->type_name("ACTION");
+  add_report_options(command, line);
+}
+
 // The rows of a table, one a line.
 template <class Row>
 std::string described(const char* title, std::span<const Row> rows, std::string_view Row::*name,
@@ -508,6 +551,12 @@ constexpr Command kCommands[] = {
      with_configs<&CommandLine::audit, run_audit>},
     {"launches", "Which kernels will be compiled mid-serve, and at what batch size?", add_launches,
      with_configs<&CommandLine::launches, run_launches>},
+    {"compile", "Do this deployment's kernels build: registers, spills, shared memory?", add_compile,
+     with_configs<&CommandLine::compile, run_compile>},
+    {"cache", "What is in the cache of compiled kernels; verify or clear it", add_cache,
+     [](CommandLine& line) {
+       return run_cache({line.cache.action, line.configs.report});
+     }},
     {"check", "Does a config obey the policy, and stay near its baseline?", add_check,
      with_configs<&CommandLine::check, run_check>},
     {"baseline", "Write, update or show what configs may reserve", add_baseline,

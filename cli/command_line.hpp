@@ -29,6 +29,8 @@ struct CommandLine {
   BaselineOptions baseline;
   DiffOptions diff;
   LaunchOptions launches;
+  CompileOptions compile;
+  CacheOptions cache;
   bool probe = false;
   bool list_buffers = false;
   InitOptions init;

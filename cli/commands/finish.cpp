@@ -11,7 +11,6 @@
 #include "planner/deployment/engine_command.hpp"
 
 namespace moeplan {
-namespace {}  // namespace
 
 bool reaches(const Finding& finding, std::string_view threshold) {
   if (threshold == "all") return true;
@@ -34,12 +33,12 @@ void locate_working_folder(RenderOptions& options) {
   options.root_folder = repository_folder();
 }
 
+}  // namespace
+
 void complain(const Error& error) {
   const Problem problem{error, {}};
   std::fputs(render_problems({&problem, 1}).c_str(), stderr);
 }
-
-}  // namespace
 
 ExitCode print(std::string_view text) {
   const auto written = write_out(text);

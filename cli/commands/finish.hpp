@@ -18,6 +18,9 @@ ExitCode print(std::string_view text);
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options);
 
+// Says on stderr what is wrong, with its remedy.
+void complain(const Error& error);
+
 // Notes which config a report answers about, its engine's settings, and where its findings stand there.
 void locate_findings(Report& report, const Config& config);
 

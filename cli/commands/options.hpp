@@ -80,6 +80,20 @@ struct LaunchOptions {
   std::optional<i64> max_cold;     // more cold keys than this answer no
 };
 
+struct CompileOptions {
+  ConfigOptions configs;
+  std::vector<std::string> architectures;  // "sm_120"; empty: the config's device's own
+  std::string plan;                        // this one alone; "" is all
+  i64 threads = 0;                         // 0: as many as the machine has
+  bool no_cache = false;
+  bool no_progress = false;
+};
+
+struct CacheOptions {
+  std::string action;  // info, verify or clear
+  ReportOptions report;
+};
+
 struct BatchOptions {
   std::string input = "-";
   bool fail_on_error = false;
@@ -143,6 +157,8 @@ ExitCode run_explain(const ExplainOptions& options);
 ExitCode run_capacity(const CapacityOptions& options);
 ExitCode run_audit(const AuditOptions& options);
 ExitCode run_launches(const LaunchOptions& options);
+ExitCode run_compile(const CompileOptions& options);
+ExitCode run_cache(const CacheOptions& options);
 ExitCode run_check(CheckOptions options);
 ExitCode run_baseline(const BaselineOptions& options);
 ExitCode run_diff(const DiffOptions& options);

@@ -24,7 +24,7 @@ std::string exit_codes() {
          "1    answered no: does not fit, differs, a gate fails\n"
          "2    the command line is wrong\n"
          "3    an input is unreadable or wrong\n"
-         "4    no usable GPU or driver; only for what asks one\n"
+         "4    no usable GPU, driver or NVRTC; only for what asks one\n"
          "70   a bug in moeplan\n"
          "The meaning is the same in every command and with every format.\n";
 }
@@ -64,8 +64,14 @@ std::string blocks() {
 
 std::string environment() {
   std::string text =
-      "moeplan reads of its own environment: COLUMNS (width of tables), and a variable that --allow-env NAME "
-      "names.\nWhat the engine's environment says stands in the config under deployment.env. The EXL3 "
+      "moeplan reads of its own environment: COLUMNS (width of tables), NO_COLOR and its kind, and a "
+      "variable "
+      "that\n--allow-env NAME names. What compiles kernels also reads MOEPLAN_NVRTC (the library, an "
+      "absolute "
+      "path),\nMOEPLAN_KERNEL_DIR (texts of the kernels from a folder, while they are edited), "
+      "MOEPLAN_CACHE_DIR, and to find\nNVRTC and the cache CUDA_HOME, PATH, LD_LIBRARY_PATH, HOME and "
+      "XDG_CACHE_HOME.\nWhat the engine's environment says stands in the config under deployment.env. The "
+      "EXL3 "
       "integration knows:\n\n";
   for (const Exl3Variable& variable : exl3_variables())
     text += concat("  ", padded(variable.name, 34), " ", variable.meaning,

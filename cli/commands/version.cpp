@@ -4,6 +4,8 @@
 #include "cli/io/schema.hpp"
 #include "planner/core/contract.hpp"
 #include "planner/core/text.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/jit/nvrtc.hpp"
 
 namespace moeplan {
 
@@ -24,7 +26,17 @@ ExitCode run_version(bool verbose) {
     out += concat("build type  ", kBuildInfo.build_type, "\n");
     out += concat("libraries   ", kBuildInfo.libraries, "\n");
     for (const Contract& contract : contracts()) out += concat("contract    ", contract.id, "\n");
-    out += "cuda        none: this build plans, it compiles and runs no kernels\n";
+    const std::string cuda = cuda_runtime_version();
+    out += concat("cuda        ",
+                  cuda.empty() ? "none: this build plans and compiles, it runs no kernels"
+                               : concat("runtime ", cuda, ", linked in"),
+                  "\n");
+    const auto nvrtc = Nvrtc::load(read_runtime_environment());
+    out += concat("nvrtc       ",
+                  nvrtc ? concat(nvrtc->version().major, ".", nvrtc->version().minor, ", ", nvrtc->path())
+                        : std::string("none here: it compiles no kernels; moeplan devices "
+                                      "--probe says where it looked"),
+                  "\n");
     for (const std::string_view name : schema_names()) out += concat("schema      moeplan.", name, "/1\n");
   }
   return print(out);

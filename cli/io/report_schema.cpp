@@ -182,8 +182,36 @@ constexpr TableForm kCapacityTables[] = {{"inside_profile", kInsideColumns, null
                                          {"runtime_keys", kKeyColumns, nullptr, false},
                                          {"devices", kDeviceColumns, nullptr, false}};
 
+constexpr MemberForm kCompileFacts[] = {or_null(text("name")), or_null(text("contract")), boolean("builds"),
+                                        text("nvrtc")};
+constexpr MemberForm kCompileTotals[] = {integer("kernels"), integer("failed"), integer("spilling"),
+                                         integer("most_shared_bytes")};
+constexpr MemberForm kKernelColumns[] = {
+    text("architecture"),     text("kernel"),         text("plans"),           integer("threads"),
+    integer("registers"),     integer("spill_bytes"), integer("shared_bytes"), integer("shared_limit_bytes"),
+    integer("blocks_per_sm"), text("grid_barrier"),   text("variant"),         integer("cubin_bytes"),
+    text("cubin_sha256"),     text("source_sha256")};
+constexpr TableForm kCompileTables[] = {{"kernels", kKernelColumns}};
+
+constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};
+constexpr MemberForm kCacheEntryColumns[] = {text("id"), text("kernel"), text("architecture"), text("nvrtc"),
+                                             integer("bytes")};
+constexpr TableForm kCacheTables[] = {{"entries", kCacheEntryColumns, nullptr, false}};
+
+constexpr MemberForm kProfileColumns[] = {integer("index"),
+                                          text("name"),
+                                          text("compute_capability"),
+                                          integer("sm_count"),
+                                          integer("shared_memory_per_block_optin"),
+                                          integer("shared_memory_per_sm"),
+                                          integer("l2_bytes"),
+                                          integer("total_bytes"),
+                                          text("shipped_as")};
+constexpr MemberForm kLevelColumns[] = {text("stage"), boolean("ready"), text("with")};
 constexpr TableForm kDevicesTables[] = {{"devices", kKnownDeviceColumns},
-                                        {"gpus", kDeviceColumns, nullptr, false}};
+                                        {"gpus", kDeviceColumns, nullptr, false},
+                                        {"profiles", kProfileColumns, nullptr, false},
+                                        {"levels", kLevelColumns, nullptr, false}};
 
 constexpr MemberForm kReconcileTotals[] = {integer("matches"), integer("mismatches"),
                                            integer("not_derivable")};
@@ -337,6 +365,8 @@ constexpr ReportForm kReports[] = {
     {"audit", "what moeplan audit answers", kAuditFacts, kAuditTotals, kAuditTables},
     {"launches", "what moeplan launches answers", kLaunchesFacts, kLaunchesTotals, kLaunchesTables},
     {"launch_key", "what moeplan launches --live-tokens answers", kLaunchKeyFacts, {}, kLaunchKeyTables},
+    {"compile", "what moeplan compile answers", kCompileFacts, kCompileTotals, kCompileTables},
+    {"cache", "what moeplan cache answers", kCacheFacts, {}, kCacheTables},
     {"check", "what moeplan check answers of a config", kCheckFacts, kCheckTotals, kCheckTables},
     {"checks", "what moeplan check answers of several configs", {}, kChecksTotals, kChecksTables},
     {"diff", "what moeplan diff answers", kDiffFacts, kDiffTotals, kDiffTables},

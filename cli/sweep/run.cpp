@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "cli/progress.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
@@ -44,40 +45,6 @@ class SignalGuard {
   }, terminate_{};
 };
 
-// A line on a terminal, from half a second on.
-class Progress {
- public:
-  Progress(i64 total, bool wanted) : total_(total), shows_(wanted && ::isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
-    if (drawn_) std::fputs("\r\x1b[K", stderr);
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void show(i64 done) {
-    using namespace std::chrono;
-    if (!shows_) return;
-    const auto now = steady_clock::now();
-    if (now - start_ < milliseconds(500) || now - last_ < milliseconds(100)) return;
-    last_ = now;
-    drawn_ = true;
-    constexpr i64 kWidth = 30;
-    // Shares of at most 2^62 points: divide ahead of multiplying.
-    const i64 permille = total_ < 1'000'000 ? done * 1000 / total_ : done / (total_ / 1000);
-    const auto full = static_cast<std::size_t>(min_of(permille, 1000) * kWidth / 1000);
-    const std::string bar = std::string(full, '#') + std::string(kWidth - full, '.');
-    std::fprintf(stderr, "\r[%s] %lld.%lld%% of %s points", bar.c_str(), permille / 10, permille % 10,
-                 grouped(total_).c_str());
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  i64 total_;
-  bool shows_;
-  bool drawn_ = false;
-  Clock::time_point start_ = Clock::now(), last_ = start_;
-};
-
 void plan_block(PointPlanner& planner, i64 begin, i64 end, std::span<const FormatPoint> formats,
                 SweepBlock& block) {
   block.points.clear();
@@ -94,7 +61,7 @@ void plan_block(PointPlanner& planner, i64 begin, i64 end, std::span<const Forma
 RunEnd run_sweep_points(const Sweep& sweep, const RunOptions& options, std::span<const FormatPoint> formats,
                         const TakeBlock& take) {
   const SignalGuard guard;
-  Progress progress(sweep.points, options.shows_progress);
+  ProgressLine progress(sweep.points, "points", options.shows_progress);
   const i64 wanted = options.threads > 0 ? options.threads : i64{std::thread::hardware_concurrency()};
   const i64 blocks = ceil_div(sweep.points, kBlockPoints);
   const auto threads = static_cast<std::size_t>(max_of(1, min_of(wanted, blocks)));

@@ -18,6 +18,9 @@
 #include "planner/indexer/plan_indexer.hpp"
 #include "planner/moe/plan_moe.hpp"
 #include "planner/moe/soundness.hpp"
+#include "runtime/jit/compiler.hpp"
+#include "runtime/jit/launch_memo.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace {
 
@@ -233,6 +236,70 @@ void bench_sweep() {
   report("sweep by JSON pointer, wall", 50'000 / pointers.seconds, "points/s", 10'000, true);
 }
 
+// The look from a launch's arguments to its kernel, over the kernels of the GLM-5.2 plans.
+void bench_launch_memo() {
+  std::vector<KernelVariant> variants;
+  for (const KernelRow& row : kernel_catalog()) {
+    for (const KernelVariant& variant : row.variants()) variants.push_back(variant);
+  }
+  const auto ready = [](const KernelVariant& variant, const CompiledKernel&) -> Result<ReadyKernel> {
+    return ReadyKernel{.threads = row_of(variant.kernel).threads};
+  };
+  LaunchResolver resolver(
+      {.compile = [](std::span<const KernelVariant> wanted) -> Result<std::vector<CompiledKernel>> {
+         return std::vector<CompiledKernel>(wanted.size());
+       },
+       .load = ready,
+       .is_capturing = [](void*) { return false; }});
+  if (!resolver.resolve(variants)) std::exit(1);
+  resolver.freeze();
+  constexpr i64 kLaunches = 2'000'000;
+  std::vector<double> nanoseconds;
+  i64 checksum = 0;
+  for (int repeat = 0; repeat < 11; ++repeat) {
+    const auto start = Clock::now();
+    for (i64 m = 0; m < kLaunches; ++m) {
+      const KernelVariant& variant = variants[static_cast<std::size_t>(m * 7) % variants.size()];
+      const auto kernel = resolver.find(variant, {.live_tokens = m, .block = 8});
+      checksum += (*kernel)->threads;
+    }
+    nanoseconds.push_back(1e9 * seconds_since(start) / static_cast<double>(kLaunches));
+  }
+  std::printf("(checksum %lld over %zu kernels)\n", checksum, variants.size());
+  report("resolved launch, from arguments to kernel", median(nanoseconds), "ns", 100, false);
+}
+
+// moeplan compile of the first deployment: all anew, one kernel, and all from the cache.
+void bench_compile() {
+  const RuntimeEnvironment environment = read_runtime_environment();
+  auto nvrtc = Nvrtc::load(environment);
+  if (!nvrtc) {
+    std::printf("compiling: not run, no NVRTC here\n");
+    return;
+  }
+  Compiler compiler(std::move(*nvrtc), {}, std::nullopt);
+  double slowest = 0;
+  for (const KernelRow& row : kernel_catalog()) {
+    const KernelVariant variant = row.variants().back();
+    const auto start = Clock::now();
+    const auto results = compiler.compile({&variant, 1}, *find_architecture("sm_120"), 1);
+    if (!results || !results->front()) std::exit(1);
+    slowest = std::max(slowest, seconds_since(start));
+  }
+  report("cold compile of one kernel, the slowest", slowest, "s", 3, false);
+
+  const test::TemporaryFolder folder;
+  setenv("MOEPLAN_CACHE_DIR", folder.path().c_str(), 1);
+  const std::vector<std::string> arguments = {"compile", "-c", MOEPLAN_SOURCE_DIR "/configs/glm52.json",
+                                              "--arch", "sm_120"};
+  report("compile of glm52 for sm_120, cold", run(arguments, "/dev/null").seconds, "s", 30, false);
+  std::vector<double> milliseconds;
+  for (int repeat = 0; repeat < 21; ++repeat)
+    milliseconds.push_back(1000 * run(arguments, "/dev/null").seconds);
+  report("compile of glm52 for sm_120, from the cache", median(milliseconds), "ms", 50, false);
+  unsetenv("MOEPLAN_CACHE_DIR");
+}
+
 }  // namespace
 
 int main() {
@@ -243,5 +310,7 @@ int main() {
   bench_audit();
   bench_commands();
   bench_sweep();
+  bench_launch_memo();
+  bench_compile();
   return missed == 0 ? 0 : 1;
 }

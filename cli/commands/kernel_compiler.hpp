@@ -1,0 +1,13 @@
+// The compiler with its cache, as commands use it: what is wrong with the cache is said, and costs no more
+// than time.
+#pragma once
+
+#include "planner/core/result.hpp"
+#include "runtime/jit/compiler.hpp"
+
+namespace moeplan {
+
+// Reads the environment, finds NVRTC, opens the cache. Error: no NVRTC.
+Result<Compiler> kernel_compiler(bool uses_cache);
+
+}  // namespace moeplan

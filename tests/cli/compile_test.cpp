@@ -1,0 +1,222 @@
+// moeplan compile and moeplan cache: what builds, what is refused, and what a cache is worth.
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "tests/catch.hpp"
+#include "tests/cli/process.hpp"
+#include "tests/support.hpp"
+
+using namespace moeplan::test;
+
+namespace {
+
+constexpr const char* kCompile = "compile --config configs/glm52.json --arch sm_120 ";
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// False, said aloud, where this machine has no NVRTC.
+bool has_nvrtc() {
+  static const Output output =
+      run_moeplan("compile -c configs/glm52.json --arch sm_120 -q --no-cache --plan decode");
+  if (output.exit_code == 4) WARN("SKIPPED: " << output.err);
+  return output.exit_code != 4;
+}
+
+// A folder of kernel texts like the tree's, in which some can be replaced.
+class KernelFolder {
+ public:
+  KernelFolder() {
+    std::filesystem::copy(MOEPLAN_SOURCE_DIR "/kernels", folder_.path() + "/kernels",
+                          std::filesystem::copy_options::recursive);
+  }
+  void replace(const std::string& name, const std::string& text) { folder_.write("kernels/" + name, text); }
+  std::string environment() const { return "MOEPLAN_KERNEL_DIR='" + folder_.path() + "/kernels'"; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::string cache_in(const TemporaryFolder& folder) {
+  return "MOEPLAN_CACHE_DIR='" + folder.path() + "/cache'";
+}
+
+Json rows_of(const Output& output) { return Json::parse(output.out)["kernels"]; }
+
+}  // namespace
+
+TEST_CASE("without NVRTC compile exits 4 and says where it looked, and planning goes on") {
+  const Output output = run_moeplan(kCompile, "", "MOEPLAN_NVRTC=/nowhere/libnvrtc.so.13");
+  CHECK(output.exit_code == 4);
+  CHECK(output.out.empty());
+  CHECK(output.err.starts_with("error[no_nvrtc]: "));
+  CHECK(contains(output.err, "/nowhere/libnvrtc.so.13"));
+  CHECK(contains(output.err, "help: "));
+  CHECK(run_moeplan("size -q -c configs/glm52.json", "", "MOEPLAN_NVRTC=/nowhere/libnvrtc.so.13").exit_code ==
+        0);
+}
+
+TEST_CASE("planning commands never look for NVRTC or a driver") {
+  for (const char* command :
+       {"size", "audit", "launches", "capacity", "check", "sweep --axis capacity=512"}) {
+    INFO(command);
+    const Output output =
+        run_moeplan(std::string(command) + " -q -c configs/glm52.json", "", "LD_DEBUG=files");
+    REQUIRE(contains(output.err, "libc.so"));  // the loader does tell what it opens
+    CHECK_FALSE(contains(output.err, "nvrtc"));
+    CHECK_FALSE(contains(output.err, "libcuda"));
+  }
+}
+
+TEST_CASE("every kernel of the first deployment builds without spills for sm_90 and sm_120") {
+  if (!has_nvrtc()) return;
+  const Output output =
+      run_moeplan("compile -c configs/glm52.json --arch sm_90,sm_120 --no-cache --format json");
+  REQUIRE(output.exit_code == 0);
+  const Json report = Json::parse(output.out);
+  CHECK(report["builds"] == true);
+  CHECK(report["totals"]["spilling"] == 0);
+  CHECK(report["totals"]["most_shared_bytes"] <= 101'376);
+  for (const Json& row : report["kernels"]) {
+    INFO(row.dump());
+    CHECK(row["spill_bytes"] == 0);
+    CHECK(row["blocks_per_sm"] >= 1);
+    CHECK(row["cubin_sha256"].get<std::string>().size() == 64);
+  }
+}
+
+TEST_CASE("a second run comes from the cache and prints the same bytes") {
+  if (!has_nvrtc()) return;
+  const TemporaryFolder folder;
+  const std::string arguments = std::string(kCompile) + "-v --format json";
+  const Output first = run_moeplan(arguments, "", cache_in(folder));
+  const Output second = run_moeplan(arguments, "", cache_in(folder));
+  CHECK(first.exit_code == 0);
+  CHECK(first.out == second.out);
+  const std::string all = std::to_string(rows_of(first).size());
+  CHECK(contains(first.err, "0 of " + all + " kernels from the cache"));
+  CHECK(contains(second.err, all + " of " + all + " kernels from the cache"));
+}
+
+TEST_CASE("a kernel that does not compile answers no, with its name, line and the compiler's words") {
+  if (!has_nvrtc()) return;
+  KernelFolder kernels;
+  kernels.replace("arena/fill.cu", "extern \"C\" __global__ void arena_fill() {\n\n  nonsense;\n}\n");
+  const Output output = run_moeplan(std::string(kCompile) + "--no-cache", "", kernels.environment());
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, "DOES NOT BUILD"));
+  CHECK(contains(output.out, "kernels/arena/fill.cu(3)"));
+  CHECK(contains(output.out, "nonsense"));
+}
+
+TEST_CASE("a kernel that spills registers answers no") {
+  if (!has_nvrtc()) return;
+  KernelFolder kernels;
+  kernels.replace(
+      "arena/fill.cu",
+      "extern \"C\" __global__ void __maxnreg__(24) arena_fill(float* p) {\n"
+      "  float live[64];\n"
+      "  #pragma unroll\n  for (int i = 0; i < 64; ++i) live[i] = p[i * 1024 + threadIdx.x];\n"
+      "  __syncthreads();\n"
+      "  #pragma unroll\n  for (int i = 0; i < 64; ++i) p[i * 1024 + threadIdx.x] = live[i] * live[63 - i];\n"
+      "}\n");
+  const Output output =
+      run_moeplan(std::string(kCompile) + "--no-cache --format json", "", kernels.environment());
+  CHECK(output.exit_code == 1);
+  const Json report = Json::parse(output.out);
+  CHECK(report["builds"] == false);
+  CHECK(report["totals"]["spilling"] == 1);
+  CHECK(report["findings"][0]["rule"] == "spills");
+}
+
+TEST_CASE("a kernel that takes more shared memory than the device has answers no, with both figures") {
+  if (!has_nvrtc()) return;
+  KernelFolder kernels;
+  kernels.replace("arena/fill.cu",
+                  "extern \"C\" __global__ void arena_fill(float* p) {\n"
+                  "  __shared__ float values[10000];\n"
+                  "  values[threadIdx.x] = p[threadIdx.x];\n  __syncthreads();\n"
+                  "  p[threadIdx.x] = values[255 - threadIdx.x];\n}\n");
+  const std::string limit = " --set /device/shared_memory_per_block_optin=";
+  const Output fits = run_moeplan(std::string(kCompile) + "--no-cache", "", kernels.environment());
+  CHECK(fits.exit_code == 0);
+  // The arena's own kernels take none: the limit meets the one that does.
+  const Output output =
+      run_moeplan(std::string(kCompile) + "--no-cache" + limit + "38000", "", kernels.environment());
+  CHECK(output.exit_code != 0);
+  CHECK(contains(output.out + output.err, "40,000 B of shared memory a block, 38,000 B are to be had"));
+}
+
+TEST_CASE("what cannot be answered is an error, never an empty success") {
+  if (!has_nvrtc()) return;
+  const Output unknown = run_moeplan("compile -c configs/glm52.json --arch sm_75");
+  CHECK(unknown.exit_code == 2);
+  CHECK(contains(unknown.err, "sm_120"));
+  const std::string plan =
+      R"({"schema_version": 1, "contract": "sparkinfer-de04125", "plans": [)"
+      R"({"id": "packed", "kind": "moe_tp", "device": {"sm_count": 188}, "weights": {"quant_mode": "w4a16",)"
+      R"( "source_format": "compressed_tensors", "activation": "silu", "w13_layout": "w13",)"
+      R"( "io_dtype": "bfloat16", "experts": 8, "hidden_size": 256, "intermediate_size": 128},)"
+      R"( "capacity": {"max_tokens": 16, "top_k": 2}}]})";
+  const Output none = run_moeplan("compile -c - --arch sm_120", plan);
+  CHECK(none.exit_code == 3);
+  CHECK(contains(none.err, "nothing to compile"));
+  const Output unstated = run_moeplan("compile -c - --no-cache", plan);
+  CHECK(unstated.exit_code == 2);
+  CHECK(contains(unstated.err, "compute_capability"));
+  CHECK(contains(unstated.err, "--arch"));
+}
+
+TEST_CASE("a cache that others can write to is not used and said so; asked about it, that is an error") {
+  const TemporaryFolder folder;
+  const std::string cache = folder.path() + "/cache";
+  mkdir(cache.c_str(), 0700);
+  chmod(cache.c_str(), 0777);
+  const Output info = run_moeplan("cache info", "", cache_in(folder));
+  CHECK(info.exit_code == 3);
+  CHECK(info.err.starts_with("error[cache_refused]: "));
+  CHECK(contains(info.err, "chmod 700"));
+  if (!has_nvrtc()) return;
+  const Output output = run_moeplan(kCompile, "", cache_in(folder));
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.err, "warning: kernels are not cached"));
+  CHECK(std::filesystem::is_empty(cache));
+}
+
+TEST_CASE("a damaged entry is found by verify, said once by compile, and whole again behind it") {
+  if (!has_nvrtc()) return;
+  const TemporaryFolder folder;
+  REQUIRE(run_moeplan(kCompile, "", cache_in(folder)).exit_code == 0);
+  CHECK(run_moeplan("cache verify", "", cache_in(folder)).exit_code == 0);
+  const Json entries =
+      Json::parse(run_moeplan("cache info --format json", "", cache_in(folder)).out)["entries"];
+  REQUIRE(!entries.empty());
+  const std::string cubin = folder.path() + "/cache/" + entries[0]["id"].get<std::string>() + "/cubin";
+  std::string bytes = read_file(cubin);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(cubin, std::ios::binary) << bytes;
+
+  const Output verify = run_moeplan("cache verify", "", cache_in(folder));
+  CHECK(verify.exit_code == 1);
+  CHECK(contains(verify.out, "DAMAGED"));
+  const Output output = run_moeplan(kCompile, "", cache_in(folder));
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.err, entries[0]["id"].get<std::string>()));
+  CHECK(run_moeplan("cache verify", "", cache_in(folder)).exit_code == 0);
+  CHECK(run_moeplan(kCompile, "", cache_in(folder)).err.empty());
+
+  const Output clear = run_moeplan("cache clear", "", cache_in(folder));
+  CHECK(clear.exit_code == 0);
+  CHECK(contains(clear.out, "removed " + std::to_string(entries.size())));
+  CHECK(contains(run_moeplan("cache info", "", cache_in(folder)).out, "0 entries"));
+}
+
+TEST_CASE("without a home the cache is a warning for compile and an error for itself") {
+  const std::string none = "env -u HOME -u XDG_CACHE_HOME -u MOEPLAN_CACHE_DIR";
+  CHECK(run_moeplan("cache info", "", none).exit_code == 3);
+  CHECK(run_moeplan("cache info", "", "MOEPLAN_CACHE_DIR=relative").exit_code == 3);
+  if (!has_nvrtc()) return;
+  const Output output = run_moeplan(kCompile, "", none);
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.err, "warning: kernels are not cached"));
+}
