@@ -1,9 +1,6 @@
-# Writes OUTPUT, the source that holds every text of the kernels, each under the name it is included by.
-file(GLOB_RECURSE files RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/kernels/*.cu ${SOURCE_DIR}/kernels/*.cuh
-     ${SOURCE_DIR}/kernels/*.hpp ${SOURCE_DIR}/planner/*/*geometry.hpp ${SOURCE_DIR}/planner/core/integer.hpp)
-list(SORT files)
+# Writes OUTPUT, the source that holds the texts FILES of SOURCE_DIR, each under the name it is included by.
 set(rows "")
-foreach(file ${files})
+foreach(file ${FILES})
   file(READ ${SOURCE_DIR}/${file} text)
   set(rows "${rows}    {\"${file}\", R\"kernel(${text})kernel\"},\n")
 endforeach()

@@ -1,7 +1,9 @@
 #include "runtime/evidence.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "planner/core/text.hpp"
@@ -10,6 +12,8 @@
 
 namespace moeplan {
 namespace {
+
+constexpr std::uint64_t kLargest = std::numeric_limits<i64>::max();
 
 using Json = nlohmann::ordered_json;
 
@@ -134,7 +138,8 @@ class Reader {
   }
 
   i64 integer(const Json& value, const std::string& place) {
-    if (!value.is_number_integer()) {
+    const bool is_too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > kLargest;
+    if (!value.is_number_integer() || is_too_large) {
       fail(ErrorCode::wrong_type, place, "must be an integer");
       return 0;
     }
@@ -245,9 +250,31 @@ Result<Evidence> read_evidence(std::string_view json) {
   return Reader().read(parsed);
 }
 
+namespace {
+
+// Names of the texts that the kernel of a variant's text is made of today; none: there is no such kernel.
+std::vector<std::string> texts_of(std::string_view variant) {
+  const std::string_view name = variant.substr(0, variant.find(' '));
+  const auto row = std::ranges::find(kernel_catalog(), name, &KernelRow::name);
+  if (row == kernel_catalog().end()) return {};
+  const auto source = kernel_source(row->source, {});
+  if (!source) return {};
+  std::vector<std::string> names = {source->main.name};
+  for (const KernelSource::Text& header : source->headers) names.push_back(header.name);
+  return names;
+}
+
+}  // namespace
+
 std::vector<std::string> stale_sources(const Evidence& evidence) {
   std::vector<std::string> stale;
   for (const EvidenceKernel& kernel : evidence.kernels) {
+    const std::vector<std::string> texts = texts_of(kernel.variant);
+    if (texts.empty()) stale.push_back(kernel.variant);
+    for (const std::string& text : texts) {
+      if (std::ranges::find(kernel.sources, text, &Digest::name) == kernel.sources.end())
+        stale.push_back(text);
+    }
     for (const Digest& source : kernel.sources) {
       const auto embedded = std::ranges::find(embedded_sources(), source.name, &SourceText::name);
       if (embedded == embedded_sources().end() || sha256_hex(embedded->text) != source.sha256)

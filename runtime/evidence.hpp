@@ -86,8 +86,9 @@ std::string evidence_json(const Evidence& evidence);
 // `unknown_value` or `invalid_value`, with the place.
 Result<Evidence> read_evidence(std::string_view json);
 
-// Names of the sources whose text in this binary is another than the record's, or not there; sorted, each
-// once. Texts that the record does not depend on do not count.
+// Names of the sources whose text in this binary is another than the record's, or not there, and of texts
+// that the record's kernels are made of and it does not list; sorted, each once. Texts that the record does
+// not depend on do not count.
 std::vector<std::string> stale_sources(const Evidence& evidence);
 
 }  // namespace moeplan

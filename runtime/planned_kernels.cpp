@@ -4,10 +4,10 @@
 
 namespace moeplan {
 
-PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout, i64 shared_bytes) {
+PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout) {
   if (std::string missing = missing_trellis_kernels(request, layout); !missing.empty())
     return {{}, std::move(missing)};
-  return {trellis_variants(trellis_plan(request, layout, shared_bytes)), ""};
+  return {trellis_variants(trellis_plan(request, layout)), ""};
 }
 
 }  // namespace moeplan

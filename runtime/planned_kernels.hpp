@@ -14,7 +14,7 @@ struct PlannedKernels {
   std::string missing;                  // why there are none
 };
 
-// Of one fused-MoE plan, on a device whose blocks may opt in to `shared_bytes`.
-PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout, i64 shared_bytes);
+// Of one fused-MoE plan.
+PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout);
 
 }  // namespace moeplan

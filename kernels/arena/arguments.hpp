@@ -8,6 +8,8 @@ namespace moeplan {
 
 using u64 = unsigned long long;
 
+constexpr i64 kArenaThreads = 256;  // a block
+
 // Bytes [begin, end) of an allocation. A guard holds a pattern of its place; any other range one poison byte.
 struct ArenaRange {
   i64 begin;

@@ -4,6 +4,8 @@
 
 namespace moeplan {
 
+static_assert(kArenaThreads == THREADS, "host and device disagree about the threads of a block");
+
 // Single bytes of a range that lie before or behind its vectors; fewer than 16 on either side.
 __device__ void fill_bytes(const ArenaFillArguments& arguments, const ArenaRange& range, i64 begin, i64 end,
                            i64 thread) {

@@ -5,6 +5,8 @@
 
 namespace moeplan {
 
+static_assert(kArenaThreads == THREADS, "host and device disagree about the threads of a block");
+
 constexpr unsigned kWholeWarp = 0xffffffffu;
 constexpr i64 kVectorsInFlight = 4;  // of one thread
 

@@ -1,10 +1,11 @@
 // fused_trellis: the experts of a Trellis launch in one persistent kernel. For every valid route r, with its
 // token t, its expert e and H the 128-point Hadamard transform of each block of 128:
 //
-//   rotate    a_p[r]  = fp16(H fp16(fp16(x[t]) * p_suh[e]) / sqrt 128)                      p: gate, up
-//   FC1       c13[r]  = fp16(a_gate[r] @ W13[0][e]) | fp16(a_up[r] @ W13[1][e])
-//   activate  c2[r]   = fp16(H (silu(g) * u * down_suh[e]) / sqrt 128)      g = H c13[r] gate / sqrt 128 *
-//   gate_svh[e] FC2       c13[r]  = fp16(c2[r] @ W2[e])
+//   rotate    a_p[r] = fp16(H fp16(fp16(x[t]) * p_suh[e]) / sqrt 128)              p: gate, up
+//   FC1       c_p[r] = fp16(a_p[r] @ W13[p][e])
+//   activate  c2[r]  = fp16(H (silu(g) * u * down_suh[e]) / sqrt 128)
+//                      with g = H c_gate[r] / sqrt 128 * gate_svh[e], and u likewise of up
+//   FC2       c13[r] = fp16(c2[r] @ W2[e])                                          where c_p were
 //
 // with a grid barrier between any two. A row's values depend on nothing but its own token and expert:
 // products are summed over K from its start to its end, whatever rows share the block. Rows of other routes
@@ -12,6 +13,7 @@
 #include "kernels/grid_barrier.cuh"
 #include "kernels/moe/arguments.hpp"
 #include "kernels/moe/hadamard.cuh"
+#include "kernels/moe/lanes.cuh"
 #include "kernels/moe/trellis_decode.cuh"
 #include "kernels/ptx.cuh"
 #include "planner/moe/kernel_geometry.hpp"
@@ -36,16 +38,9 @@ constexpr int kRowChunks = TILE_K / 8;  // 16-byte chunks of a row of a stage
 static_assert(BLOCK % 8 == 0 && TILE_K % 32 == 0 && TILE_N % (16 * kWarps) == 0);
 static_assert(kRowChunks % 8 == 0, "the swizzle moves chunks within eight");
 
-struct alignas(8) HalfQuad {
-  unsigned low, high;  // halves 0, 1 and 2, 3
-};
 struct alignas(16) Chunk {
   unsigned a, b, c, d;
 };
-
-inline int thread_id() { return static_cast<int>(threadIdx.x); }
-inline int lane_id() { return thread_id() % 32; }
-inline int warp_id() { return thread_id() / 32; }
 
 // The routes that are packed, padding included.
 inline int packed_slots(const FusedTrellisArguments& args) { return *args.packed_route_count; }
@@ -62,18 +57,10 @@ inline Route route_of_slot(const FusedTrellisArguments& args, int slot) {
   return {route, is_live ? expert : -1};
 }
 
-// ---- Elements 4 * lane to 4 * lane + 3 of a block of 128. ----
-
-inline void load_floats(float (&v)[4], const HalfBits* block) {
-  const HalfQuad quad = reinterpret_cast<const HalfQuad*>(block)[lane_id()];
-  v[0] = ptx::float_of_half(static_cast<HalfBits>(quad.low));
-  v[1] = ptx::float_of_half(static_cast<HalfBits>(quad.low >> 16));
-  v[2] = ptx::float_of_half(static_cast<HalfBits>(quad.high));
-  v[3] = ptx::float_of_half(static_cast<HalfBits>(quad.high >> 16));
-}
+// ---- Blocks of 128. ----
 
 inline HalfQuad load_input(const HalfBits* block) {
-  HalfQuad quad = reinterpret_cast<const HalfQuad*>(block)[lane_id()];
+  HalfQuad quad = load_quad(block);
   if constexpr (INPUT_BF16) {
     // A bf16 is the upper half of a float.
     const auto low = [](unsigned pair) { return __builtin_bit_cast(float, pair << 16); };
@@ -94,13 +81,9 @@ inline void store_rotated(HalfBits* block, float (&v)[4]) {
 // ---- The two phases of rotations: a warp takes one block of 128 of one row. ----
 
 inline void rotate_block(HalfBits* output, const HalfQuad& input, const HalfBits* suh) {
-  const HalfQuad scale = reinterpret_cast<const HalfQuad*>(suh)[lane_id()];
-  const HalfQuad scaled = {ptx::multiply_halves(input.low, scale.low),
-                           ptx::multiply_halves(input.high, scale.high)};
-  float v[4] = {ptx::float_of_half(static_cast<HalfBits>(scaled.low)),
-                ptx::float_of_half(static_cast<HalfBits>(scaled.low >> 16)),
-                ptx::float_of_half(static_cast<HalfBits>(scaled.high)),
-                ptx::float_of_half(static_cast<HalfBits>(scaled.high >> 16))};
+  const HalfQuad scale = load_quad(suh);
+  float v[4];
+  to_floats(v, {ptx::multiply_halves(input.low, scale.low), ptx::multiply_halves(input.high, scale.high)});
   store_rotated(output, v);
 }
 
@@ -344,7 +327,8 @@ inline void multiply_fc2(const FusedTrellisArguments& args) {
 
 }  // namespace
 
-// At most 128 registers: two blocks fit a multiprocessor.
+// At most 128 registers, so that two blocks fit a multiprocessor: a plan's grid of a block for each of its
+// multiprocessors is resident on a device that has half as many.
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
     fused_trellis(const __grid_constant__ FusedTrellisArguments args) {
   const GridBarrier barrier{args.barrier, args.barrier + 1};

@@ -1,12 +1,14 @@
 // route_pack: sorts the routes of a launch by expert, every expert's share padded to whole blocks of BLOCK:
 //
 //   offset[e] = sum over f < e of ceil(count[f] / BLOCK) * BLOCK
-//   packed_route_indices[offset[e] + i] = the i-th route of e, in rising order;  padding: the number of
-//   routes block_expert_ids[b] = e with offset[e] <= b * BLOCK < offset[e + 1], else -1
+//   packed_route_indices[offset[e] + i] = the i-th route of e, rising; in padding slots the number of routes
+//   block_expert_ids[b] = the e with offset[e] <= b * BLOCK < offset[e + 1], else -1
 //
 // One block of threads. Every warp counts a share of consecutive routes on its own, so that ranks follow from
 // sums and no two threads compete: the order is the same in every run.
 #include "kernels/moe/arguments.hpp"
+#include "kernels/moe/lanes.cuh"
+#include "kernels/moe/route.cuh"
 #include "kernels/ptx.cuh"
 #include "planner/moe/kernel_geometry.hpp"
 
@@ -22,16 +24,6 @@ constexpr int kWarps = kRoutePackWarps;
 constexpr int kExperts = kRoutePackExperts;
 constexpr int kThreadExperts = kExperts / kThreads;  // neighbours that one thread sums up
 
-#if ID_BYTES == 8
-using Id = long long;
-#else
-using Id = int;
-#endif
-
-inline int thread_id() { return static_cast<int>(threadIdx.x); }
-inline int lane_id() { return thread_id() % 32; }
-inline int warp_id() { return thread_id() / 32; }
-
 // Routes of each expert in a warp's share, later the rank of the share's next one.
 inline int* counts_of_warp(int warp) {
   return reinterpret_cast<int*>(ptx::dynamic_shared() + kShared.counts) + warp * kExperts;
@@ -40,12 +32,10 @@ inline int* shared_offsets() { return reinterpret_cast<int*>(ptx::dynamic_shared
 inline int* shared_totals() { return reinterpret_cast<int*>(ptx::dynamic_shared() + kShared.totals); }
 
 // The expert of a route, or -1.
-inline int expert_of(const RoutePackArguments& args, i64 route) {
+inline int expert_of_route(const RoutePackArguments& args, i64 route) {
   if (route >= args.routes) return -1;
   const Id id = static_cast<const Id*>(args.topk_ids)[route];
-  if (id < 0 || id >= args.experts) return -1;
-  const int expert = args.expert_map ? args.expert_map[id] : static_cast<int>(id);
-  return expert < args.experts ? max_of(expert, -1) : -1;
+  return static_cast<int>(expert_of(id, args.expert_map, args.experts, args.experts));
 }
 
 // Calls take(route, expert, peers before it, peers) for this warp's share, 32 routes at a time: every lane,
@@ -57,7 +47,7 @@ inline void for_each_route(const RoutePackArguments& args, Take take) {
   const i64 last = min_of(first + share, args.routes);
   for (i64 at = first; at < last; at += 32) {
     const i64 route = at + lane_id();
-    const int expert = expert_of(args, route);
+    const int expert = expert_of_route(args, route);
     const unsigned peers = ptx::match_any(expert);
     const unsigned lower = (1u << lane_id()) - 1;
     take(route, expert, ptx::population(peers & lower), ptx::population(peers));

@@ -4,10 +4,9 @@
 #pragma once
 
 #include "kernels/ptx.cuh"
+#include "planner/moe/kernel_geometry.hpp"
 
 namespace moeplan {
-
-enum class Codebook { three_instructions = 0, mcg = 1, mul1 = 2 };
 
 // Two states to two halves.
 template <Codebook Book>

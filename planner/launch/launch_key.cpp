@@ -9,7 +9,6 @@ namespace moeplan {
 namespace {
 
 // Of a request that states none: docs/contracts.md section 1 and docs/launches.md section 3.
-constexpr i64 kDefaultTrellisBits = 3;
 constexpr std::array<i64, 4> kDefaultTile = {64, 256, 64, 256};
 
 constexpr i64 kPrewarmedOneByOne = 32;  // up to this capacity the plan compiles every token count's kernel
@@ -169,7 +168,7 @@ Result<LaunchPlan> launch_plan(const MoeRequest& request, const MoeLayout& layou
   plan.experts = weights.experts;
   plan.route_experts = layout.route_experts;
   plan.top_k = request.capacity.routes_per_token();
-  plan.bits = weights.trellis_bits.value_or(kDefaultTrellisBits);
+  plan.bits = weights.bits();
   plan.io_dtype = weights.io_dtype;
   plan.capacity = request.capacity.tokens();
   for (const TensorSpec& tensor : layout.arena.tensors) {

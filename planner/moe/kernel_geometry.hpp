@@ -29,6 +29,12 @@ constexpr RoutePackShared route_pack_shared() {
 // The sum over a token's routes: a warp takes 128 columns of a token.
 constexpr i64 kTopKSumThreads = 256;
 
+// Columns that a Hadamard transform of the Trellis format mixes.
+constexpr int kHadamardBlock = 128;
+
+// How a Trellis state becomes a weight. EXL3's MoE checkpoints have mcg.
+enum class Codebook { three_instructions, mcg, mul1 };
+
 // The fused Trellis kernel.
 constexpr i64 kFusedThreads = 256;
 constexpr i64 kFusedWarps = kFusedThreads / 32;
@@ -70,17 +76,13 @@ constexpr TrellisShared trellis_shared(const TrellisTile& tile) {
 }
 
 constexpr i64 kFewestTrellisBits = 3, kMostTrellisBits = 6;
-constexpr i64 kTrellisTileColumns = 128;
 
-// The tile for blocks of `block` rows where a block may opt in to `shared_memory` bytes.
-// 128 columns, 16 a warp: they divide every gate and up half and every hidden size, and a warp decodes each
-// weight once for all rows of the block. Few rows are little work a step, so blocks of 8 and 16 take 128 of K
-// a step, larger ones 64. Four stages keep three steps of weights on their way; a device with little shared
-// memory has fewer.
-constexpr TrellisTile trellis_tile(i64 block, i64 bits, i64 shared_memory) {
-  TrellisTile tile{block, bits, block <= 16 ? 128 : 64, kTrellisTileColumns, 4};
-  while (tile.stages > 2 && trellis_shared(tile).bytes > shared_memory) --tile.stages;
-  return tile;
+// The tile for blocks of `block` rows. 128 columns, 16 a warp: they divide every gate and up half and every
+// hidden size, and a warp decodes each weight once for all rows of the block. Few rows are little work a
+// step, so blocks of 8 and 16 take 128 of K a step, larger ones 64. Four stages keep three steps of weights
+// on their way.
+constexpr TrellisTile trellis_tile(i64 block, i64 bits) {
+  return {block, bits, block <= 16 ? 128 : 64, kHadamardBlock, 4};
 }
 
 }  // namespace moeplan

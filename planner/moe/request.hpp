@@ -54,6 +54,8 @@ constexpr std::string_view name_of(ScaleFormat value) { return kScaleFormatNames
 // Types a request may name for activations; plans take bfloat16 and float16 of them.
 inline constexpr auto kIoDTypeNames = std::span(kDTypeNames).first(5);
 
+inline constexpr i64 kDefaultTrellisBits = 3;
+
 // Optional members that a request did not give have the defaults of docs/contracts.md section 1.
 struct MoeWeights {
   QuantMode quant_mode{};
@@ -73,6 +75,7 @@ struct MoeWeights {
   std::optional<bool> coupled_hadamard;
   std::optional<std::vector<QuantMode>> weight_quant_modes;  // default: quant_mode alone
 
+  i64 bits() const { return trellis_bits.value_or(kDefaultTrellisBits); }
   bool is_bfloat16_gated() const { return io_dtype == DType::bfloat16 && is_gated(activation); }
 };
 

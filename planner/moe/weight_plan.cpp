@@ -142,7 +142,7 @@ Status check_combination(const MoeWeights& weights, std::span<const QuantMode> m
 
 // Bits and codebook of a Trellis source.
 Status check_trellis_bits(const Contract& contract, const MoeWeights& weights) {
-  const i64 bits = weights.trellis_bits.value_or(3);
+  const i64 bits = weights.bits();
   if (bits < contract.trellis_min_bits || bits > 6)
     return Error{
         ErrorCode::trellis_bits, "/weights/trellis_bits",
@@ -202,7 +202,7 @@ Status check_trellis_rates(const MoeWeights& weights) {
   if (!has(TrellisPair::P33) || (has(TrellisPair::P24) && has(TrellisPair::P43)))
     return Error{ErrorCode::trellis_rates, "/weights/trellis_pair_kinds",
                  "per-expert-pair rates take the pair kinds P33, P33 with P24, or P33 with P43", ""};
-  if (weights.trellis_bits.value_or(3) != 3)
+  if (weights.bits() != kDefaultTrellisBits)
     return Error{ErrorCode::trellis_rates, "/weights/trellis_bits",
                  concat("per-expert-pair rates need trellis_bits 3, got ", *weights.trellis_bits), ""};
   return Ok{};

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/device/check.hpp"
+#include "runtime/device/cuda_status.hpp"
 
 namespace moeplan {
 namespace {
@@ -16,9 +16,9 @@ i64 bytes_of(const std::vector<T>& items) {
 
 Result<DeviceArena> DeviceArena::create(Placement placement, LaunchResolver& resolver,
                                         const Launcher& launcher) {
-  const auto fill = resolver.find(kArenaKernels[0], {});
+  const auto fill = resolver.find(kArenaFill, {});
   if (!fill) return fill.error();
-  const auto scan = resolver.find(kArenaKernels[1], {});
+  const auto scan = resolver.find(kArenaScan, {});
   if (!scan) return scan.error();
 
   auto memory = DeviceMemory::allocate(placement.allocation_bytes, "an arena with its guards");
@@ -32,8 +32,10 @@ Result<DeviceArena> DeviceArena::create(Placement placement, LaunchResolver& res
   auto differences = DeviceMemory::allocate(static_cast<i64>(ranges.size() * sizeof(ArenaDifference)),
                                             "what a scan of an arena sees");
   if (!differences) return differences.error();
-  const cudaError_t error = cudaMemcpy(device_ranges->data(), ranges.data(),
-                                       static_cast<std::size_t>(bytes_of(ranges)), cudaMemcpyHostToDevice);
+  cudaError_t error = cudaMemcpy(device_ranges->data(), ranges.data(),
+                                 static_cast<std::size_t>(bytes_of(ranges)), cudaMemcpyHostToDevice);
+  // The copy returns when its bytes are staged; streams that do not wait for it read them too.
+  if (error == cudaSuccess) error = cudaDeviceSynchronize();
   if (const Status copied = check_cuda(error, "copying the ranges of an arena"); !copied)
     return copied.error();
   return DeviceArena(std::move(placement), std::move(ranges), std::move(*memory), std::move(*device_ranges),

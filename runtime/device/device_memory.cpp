@@ -1,6 +1,6 @@
 #include "runtime/device/device_memory.hpp"
 
-#include "runtime/device/check.hpp"
+#include "runtime/device/cuda_status.hpp"
 
 namespace moeplan {
 

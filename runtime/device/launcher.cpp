@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "runtime/arena/residency.hpp"
-#include "runtime/device/check.hpp"
+#include "runtime/device/cuda_status.hpp"
+#include "runtime/jit/residency.hpp"
 
 namespace moeplan {
 namespace {
@@ -131,7 +131,7 @@ bool Launcher::is_capturing(void* stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-LaunchBackend Launcher::backend(Compiler& compiler, int threads, Progress progress) const {
+LaunchBackend Launcher::backend(Compiler& compiler, i64 threads, Progress progress) const {
   using Compiled = Result<std::vector<CompiledKernel>>;
   const auto compile = [&compiler, threads, progress = std::move(progress),
                         launcher = *this](std::span<const KernelVariant> variants) -> Compiled {

@@ -11,7 +11,7 @@
 #include "runtime/device/device.hpp"
 #include "runtime/jit/architecture.hpp"
 #include "runtime/jit/compiler.hpp"
-#include "runtime/jit/launch_memo.hpp"
+#include "runtime/jit/launch_resolver.hpp"
 
 namespace moeplan {
 
@@ -54,7 +54,7 @@ class Launcher {
   static bool is_capturing(void* stream);
 
   // Compiles with `compiler`, which has to outlive it, for this GPU, on at most `threads` threads.
-  LaunchBackend backend(Compiler& compiler, int threads, Progress progress = nullptr) const;
+  LaunchBackend backend(Compiler& compiler, i64 threads, Progress progress = nullptr) const;
 
   // `arguments`: the address of each argument of the kernel. Error `grid_not_resident`: the kernel has a grid
   // barrier and more blocks than can be resident at once.

@@ -180,6 +180,11 @@ Result<CacheFolder> CacheFolder::open(const std::string& path) {
     return refused(concat("the kernel cache ", path, " may be written to by others: its mode is ", mode),
                    concat("run chmod 700 ", path, ", or ", kOtherFolder));
   }
+  // Every entry would look damaged to an owner who may not enter.
+  constexpr mode_t kEnter = S_IRUSR | S_IXUSR;
+  if ((status.st_mode & kEnter) != kEnter)
+    return Error{ErrorCode::cache_unusable, "", concat("the kernel cache ", path, " is closed to its owner"),
+                 concat("run chmod 700 ", path, ", or ", kOtherFolder)};
   return CacheFolder(path, std::move(folder));
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "planner/core/text.hpp"
@@ -15,13 +17,15 @@ namespace {
 // Raised when what an entry of the cache holds changes its form.
 constexpr std::string_view kKeyVersion = "moeplan.kernel/1";
 
+// Bytes of a compiler's log that an error quotes.
+constexpr std::size_t kMostLog = 16 * 1024;
+
 // The options of a variant. Each assembler option stands by itself: NVRTC takes one a flag.
 std::vector<std::string> options_of(const KernelVariant& variant, const Architecture& architecture) {
   const KernelRow& row = row_of(variant.kernel);
   std::vector<std::string> options = {concat("--gpu-architecture=", architecture.name),
                                       "--std=c++20",
                                       "--device-as-default-execution-space",
-                                      "--generate-line-info",
                                       "--ptxas-options=--verbose",
                                       concat("-DTHREADS=", row.threads),
                                       concat("-DSHARED_BYTES=", shared_bytes_of(variant))};
@@ -30,18 +34,42 @@ std::vector<std::string> options_of(const KernelVariant& variant, const Architec
   return options;
 }
 
-// Calls `work(index)` for every index below `count`, on at most `threads` threads.
+// Calls `work(index)` for every index below `count`, on at most `threads` threads; on fewer where the system
+// gives no more. What a call throws is thrown here, when all threads are done.
 template <class Work>
-void in_parallel(std::size_t count, int threads, const Work& work) {
+void in_parallel(std::size_t count, i64 threads, const Work& work) {
   std::atomic<std::size_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
   const auto run = [&] {
-    for (std::size_t i = next++; i < count; i = next++) work(i);
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
   };
   std::vector<std::thread> helpers;
-  const std::size_t wanted = std::min(count, static_cast<std::size_t>(std::max(threads, 1)));
-  for (std::size_t i = 1; i < wanted; ++i) helpers.emplace_back(run);
+  const std::size_t wanted = std::min(count, static_cast<std::size_t>(max_of(threads, 1)));
+  helpers.reserve(wanted);
+  try {
+    while (helpers.size() + 1 < wanted) helpers.emplace_back(run);
+  } catch (const std::system_error&) {
+    // No further thread is to be had: those there are do the work.
+  }
   run();
   for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+// Whether the figures can be a kernel's.
+bool is_plausible(const KernelResources& r) {
+  constexpr i64 kMostBytes = i64{1} << 32;
+  const auto within = [](i64 value, i64 most) { return value >= 0 && value <= most; };
+  return r.registers >= 1 && within(r.registers, 255) && within(r.stack_bytes, kMostBytes) &&
+         within(r.spill_store_bytes, kMostBytes) && within(r.spill_load_bytes, kMostBytes) &&
+         within(r.static_shared_bytes, kMostBytes);
 }
 
 }  // namespace
@@ -51,6 +79,26 @@ std::string kernel_key(const KernelVariant& variant, const Architecture& archite
   std::string key = concat(kKeyVersion, "\nkernel ", row_of(variant.kernel).name, "\n");
   for (const std::string& option : options_of(variant, architecture)) key += concat("option ", option, "\n");
   return key + concat("nvrtc ", version.major, ".", version.minor, "\nsources ", source_digest, "\n");
+}
+
+KeySummary summary_of_key(std::string_view key) {
+  KeySummary summary;
+  const std::string no_threads = "THREADS=", no_shared = "SHARED_BYTES=";
+  while (!key.empty()) {
+    std::string_view line = key.substr(0, key.find('\n'));
+    key.remove_prefix(std::min(key.size(), line.size() + 1));
+    const auto take = [&](std::string_view word) {
+      const bool starts = line.starts_with(word);
+      if (starts) line.remove_prefix(word.size());
+      return starts;
+    };
+    if (take("kernel ")) summary.kernel = line;
+    if (take("nvrtc ")) summary.nvrtc = line;
+    if (take("option --gpu-architecture=")) summary.architecture = line;
+    if (take("option -D") && !line.starts_with(no_threads) && !line.starts_with(no_shared))
+      summary.defines += concat(summary.defines.empty() ? "" : " ", line);
+  }
+  return summary;
 }
 
 Compiler::Compiler(Nvrtc nvrtc, RuntimeEnvironment environment, std::optional<CubinCache> cache)
@@ -67,11 +115,14 @@ Result<CompiledVariant> Compiler::compile_one(const KernelVariant& variant, cons
   const std::string what = concat(text_of(variant), " (", source.main.name, ")");
   if (!output.is_compiled)
     return Error{ErrorCode::kernel_compile, "",
-                 concat("kernel ", what, " does not compile for ", architecture.name, ":\n", output.log), ""};
+                 concat("kernel ", what, " does not compile for ", architecture.name, ":\n",
+                        shortened(output.log, kMostLog)),
+                 "mend the text; MOEPLAN_KERNEL_DIR compiles from a folder"};
   const auto resources = parse_ptxas_log(output.log, row_of(variant.kernel).name);
-  if (!resources)
+  if (!resources || !is_plausible(*resources))
     return Error{ErrorCode::kernel_compile, "",
-                 concat("the assembler does not report what kernel ", what, " takes:\n", output.log),
+                 concat("the assembler does not report what kernel ", what, " takes:\n",
+                        shortened(output.log, kMostLog)),
                  "this NVRTC may be newer than this build of moeplan knows; MOEPLAN_NVRTC names another"};
   CompiledVariant compiled{
       {key, std::move(output.cubin), *resources, std::move(output.log)}, source.digest, false};
@@ -80,7 +131,7 @@ Result<CompiledVariant> Compiler::compile_one(const KernelVariant& variant, cons
 }
 
 Result<std::vector<Result<CompiledVariant>>> Compiler::compile(std::span<const KernelVariant> variants,
-                                                               const Architecture& architecture, int threads,
+                                                               const Architecture& architecture, i64 threads,
                                                                const Progress& progress) {
   const std::string digits(architecture.name.substr(std::string_view("sm_").size()));
   if (!std::ranges::binary_search(nvrtc_.architectures(), std::stoi(digits))) {

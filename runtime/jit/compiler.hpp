@@ -22,6 +22,15 @@ namespace moeplan {
 std::string kernel_key(const KernelVariant& variant, const Architecture& architecture, NvrtcVersion version,
                        std::string_view source_digest);
 
+// What people tell an entry of the cache by, read back from its key.
+struct KeySummary {
+  std::string kernel;
+  std::string defines;  // "BLOCK=8 BITS=3"
+  std::string architecture;
+  std::string nvrtc;
+};
+KeySummary summary_of_key(std::string_view key);
+
 // Said while a plan compiles: how many of how many kernels are done.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;
 
@@ -37,12 +46,14 @@ class Compiler {
   Compiler(Nvrtc nvrtc, RuntimeEnvironment environment, std::optional<CubinCache> cache);
 
   const Nvrtc& nvrtc() const { return nvrtc_; }
+  // Where texts of kernels come from in place of this binary.
+  const std::optional<std::string>& kernel_dir() const { return environment_.kernel_dir; }
 
   // One entry a variant, in their order; equal variants are compiled once. `threads`: at most so many at a
   // time. An entry's error is a kernel that does not compile, with the compiler's log; the error of the whole
   // is an architecture that this NVRTC does not know, or a text that is missing.
   Result<std::vector<Result<CompiledVariant>>> compile(std::span<const KernelVariant> variants,
-                                                       const Architecture& architecture, int threads,
+                                                       const Architecture& architecture, i64 threads,
                                                        const Progress& progress = nullptr);
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernels/arena/arguments.hpp"
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
@@ -16,8 +17,6 @@ std::vector<KernelVariant> only_variant() {
 }
 
 constexpr i64 kIdBytes[] = {4, 8};
-constexpr i64 kMcgCodebook = 1;                           // as kernels/moe/trellis_decode.cuh numbers them
-constexpr i64 kSharedLimits[] = {99 * 1024, 227 * 1024};  // of the parts that plans are made for
 
 constexpr std::string_view kRoutePackDefines[] = {"BLOCK", "ID_BYTES"};
 std::vector<KernelVariant> route_pack_variants() {
@@ -34,13 +33,14 @@ std::vector<KernelVariant> fused_trellis_variants() {
   std::vector<KernelVariant> variants;
   for (i64 block : kBlockSizes) {
     for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
-      for (bool is_bfloat16 : {false, true}) {
-        for (i64 limit : kSharedLimits) {
-          const KernelVariant variant = fused_trellis_variant(trellis_tile(block, bits, limit), is_bfloat16);
-          if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
-        }
-      }
+      for (bool is_bfloat16 : {false, true})
+        variants.push_back(fused_trellis_variant(trellis_tile(block, bits), Codebook::mcg, is_bfloat16));
     }
+  }
+  // No plan has these codebooks yet: one block size shows that their weights are decoded right.
+  for (Codebook codebook : {Codebook::three_instructions, Codebook::mul1}) {
+    for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits)
+      variants.push_back(fused_trellis_variant(trellis_tile(8, bits), codebook, false));
   }
   return variants;
 }
@@ -57,44 +57,36 @@ constexpr KernelRow kKernels[] = {
      .name = "arena_fill",
      .source = "kernels/arena/fill.cu",
      .defines = {},
-     .threads = 256,
-     .variants = only_variant<KernelId::arena_fill>,
-     .what = "poison of tensors, and the pattern of guards"},
+     .threads = kArenaThreads,
+     .variants = only_variant<KernelId::arena_fill>},
     {.id = KernelId::arena_scan,
      .name = "arena_scan",
      .source = "kernels/arena/scan.cu",
      .defines = {},
-     .threads = 256,
-     .variants = only_variant<KernelId::arena_scan>,
-     .what = "first and last byte of a range that left its pattern, and how many did"},
+     .threads = kArenaThreads,
+     .variants = only_variant<KernelId::arena_scan>},
     {.id = KernelId::route_pack,
      .name = "route_pack",
      .source = "kernels/moe/route_pack.cu",
      .defines = kRoutePackDefines,
      .threads = kRoutePackThreads,
      .shared_bytes = [](const KernelVariant&) { return route_pack_shared().bytes; },
-     .variants = route_pack_variants,
-     .what = "routes sorted by expert, padded to blocks"},
+     .variants = route_pack_variants},
     {.id = KernelId::fused_trellis,
      .name = "fused_trellis",
      .source = "kernels/moe/fused_trellis.cu",
      .defines = kFusedTrellisDefines,
      .threads = kFusedThreads,
      .shared_bytes =
-         [](const KernelVariant& variant) {
-           const auto& v = variant.values;
-           return trellis_shared({v[0], v[1], v[2], v[3], v[4]}).bytes;
-         },
+         [](const KernelVariant& variant) { return trellis_shared(trellis_tile_of(variant)).bytes; },
      .has_grid_barrier = true,
-     .variants = fused_trellis_variants,
-     .what = "input rotation, FC1, activation and FC2 of a Trellis launch"},
+     .variants = fused_trellis_variants},
     {.id = KernelId::top_k_sum,
      .name = "top_k_sum",
      .source = "kernels/moe/top_k_sum.cu",
      .defines = kTopKSumDefines,
      .threads = kTopKSumThreads,
-     .variants = top_k_sum_variants,
-     .what = "output rotation and weighted sum of a token's routes"},
+     .variants = top_k_sum_variants},
 };
 
 }  // namespace
@@ -111,9 +103,15 @@ KernelVariant route_pack_variant(i64 block, i64 id_bytes) {
   return {KernelId::route_pack, {block, id_bytes}};
 }
 
-KernelVariant fused_trellis_variant(const TrellisTile& tile, bool is_bfloat16) {
+KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, bool is_bfloat16) {
   return {KernelId::fused_trellis,
-          {tile.block, tile.bits, tile.tile_k, tile.tile_n, tile.stages, kMcgCodebook, is_bfloat16}};
+          {tile.block, tile.bits, tile.tile_k, tile.tile_n, tile.stages, static_cast<i64>(codebook),
+           is_bfloat16}};
+}
+
+TrellisTile trellis_tile_of(const KernelVariant& variant) {
+  const auto& v = variant.values;
+  return {v[0], v[1], v[2], v[3], v[4]};
 }
 
 KernelVariant top_k_sum_variant(i64 id_bytes) { return {KernelId::top_k_sum, {id_bytes}}; }

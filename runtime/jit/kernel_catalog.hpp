@@ -33,24 +33,25 @@ struct KernelRow {
   i64 threads;                                // a block
   i64 (*shared_bytes)(const KernelVariant&);  // dynamic, a block; null: none
   bool has_grid_barrier;                      // launched cooperatively: all blocks have to be resident
-  std::vector<KernelVariant> (*variants)();   // all that plans can ask for
-  std::string_view what;                      // one line
+  std::vector<KernelVariant> (*variants)();   // that plans can ask for
 };
 
 std::span<const KernelRow> kernel_catalog();
 const KernelRow& row_of(KernelId id);
 
 // What proves an arena, whatever runs in it: one fills with poison and guards, the other scans.
-inline constexpr std::array<KernelVariant, 2> kArenaKernels = {KernelVariant{.kernel = KernelId::arena_fill},
-                                                               KernelVariant{.kernel = KernelId::arena_scan}};
+inline constexpr KernelVariant kArenaFill = {.kernel = KernelId::arena_fill};
+inline constexpr KernelVariant kArenaScan = {.kernel = KernelId::arena_scan};
+inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kArenaScan};
 
 // Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
 KernelVariant route_pack_variant(i64 block, i64 id_bytes);
-KernelVariant fused_trellis_variant(const TrellisTile& tile, bool is_bfloat16);
+KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, bool is_bfloat16);
+TrellisTile trellis_tile_of(const KernelVariant& variant);
 KernelVariant top_k_sum_variant(i64 id_bytes);
 
 i64 shared_bytes_of(const KernelVariant& variant);
-// "fused_moe BLOCK=8 BITS=3": names a variant in tables and errors.
+// "route_pack BLOCK=8 ID_BYTES=4": names a variant in tables and errors.
 std::string text_of(const KernelVariant& variant);
 
 }  // namespace moeplan

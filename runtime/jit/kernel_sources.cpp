@@ -1,6 +1,8 @@
 #include "runtime/jit/kernel_sources.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -12,16 +14,25 @@
 namespace moeplan {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::string_view kKernelFolder = "kernels/";
 
 Result<std::string> read_text(std::string_view name, const RuntimeEnvironment& environment) {
-  if (environment.kernel_dir && name.starts_with(kKernelFolder)) {
-    const std::string path = concat(*environment.kernel_dir, "/", name.substr(kKernelFolder.size()));
-    std::ifstream file(path, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file.is_open() || file.bad() || text.empty())
+  if (environment.kernel_dir && name.starts_with(kKernelFolder) &&
+      name.find("..") == std::string_view::npos) {
+    const fs::path path = fs::absolute(*environment.kernel_dir) / name.substr(kKernelFolder.size());
+    std::error_code error;
+    std::string text;
+    // A pipe would wait for a writer; a text is no larger than this.
+    constexpr std::uintmax_t kMostBytes = 1 << 20;
+    if (fs::is_regular_file(path, error) && fs::file_size(path, error) <= kMostBytes) {
+      std::ifstream file(path, std::ios::binary);
+      text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+    if (text.empty())
       return Error{
-          ErrorCode::kernel_source, "", concat("cannot read ", path, ", a text of the kernels"),
+          ErrorCode::kernel_source, "", concat("cannot read ", path.string(), ", a text of the kernels"),
           "MOEPLAN_KERNEL_DIR has to name a folder that holds what kernels/ of the source tree holds"};
     return text;
   }
@@ -32,15 +43,22 @@ Result<std::string> read_text(std::string_view name, const RuntimeEnvironment& e
                "include texts by their place in the source tree, such as \"kernels/ptx.cuh\""};
 }
 
-// Names that lines `#include "NAME"` of a text mention.
-std::vector<std::string> includes_of(std::string_view text) {
+// Names that lines `#include "NAME"` of a text mention. Error: another form, which the compiler would look up
+// by itself, past the digest of the texts.
+Result<std::vector<std::string>> includes_of(std::string_view name, std::string_view text) {
   constexpr std::string_view kDirective = "#include \"";
   std::vector<std::string> names;
-  while (!text.empty()) {
+  for (i64 number = 1; !text.empty(); ++number) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (!line.starts_with(kDirective)) continue;
-    const std::string_view rest = line.substr(kDirective.size());
+    std::string directive;  // without blanks
+    std::ranges::copy_if(line, std::back_inserter(directive), [](char c) { return c != ' ' && c != '\t'; });
+    if (!directive.starts_with("#include") && !directive.starts_with("#import")) continue;
+    const std::string_view rest = line.substr(std::min(line.size(), kDirective.size()));
+    if (!line.starts_with(kDirective) || rest.find('"') == std::string_view::npos)
+      return Error{ErrorCode::kernel_source, "",
+                   concat(name, ":", number, ": only #include \"NAME\" is read"),
+                   "include texts by their place in the source tree, such as \"kernels/ptx.cuh\""};
     names.emplace_back(rest.substr(0, rest.find('"')));
   }
   return names;
@@ -57,7 +75,9 @@ Result<KernelSource> kernel_source(std::string_view name, const RuntimeEnvironme
     if (texts.contains(next)) continue;
     auto text = read_text(next, environment);
     if (!text) return text.error();
-    for (std::string& included : includes_of(*text)) open.push_back(std::move(included));
+    auto included = includes_of(next, *text);
+    if (!included) return included.error();
+    open.insert(open.end(), included->begin(), included->end());
     texts.emplace(next, std::move(*text));
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSonames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 
 constexpr NvrtcVersion kOwnCacheSince{12, 9};
+constexpr int kCompilationError = 6;  // as its documentation numbers them
 
 using Program = void*;
 
@@ -41,7 +43,7 @@ std::vector<std::string> split_paths(const std::string& list) {
 
 bool is_absolute(std::string_view path) { return path.starts_with('/'); }
 
-// Entries of a folder whose names pass, in reverse order of name: newer versions come first.
+// Entries of a folder whose names pass, by the numbers in their names: newer versions come first.
 template <class Passes>
 std::vector<std::string> newest_first(const std::string& folder, Passes passes) {
   std::vector<std::string> found;
@@ -50,11 +52,12 @@ std::vector<std::string> newest_first(const std::string& folder, Passes passes) 
     const std::string name = entry->path().filename().string();
     if (passes(name)) found.push_back(entry->path().string());
   }
-  std::ranges::sort(found, std::greater());
+  std::ranges::sort(
+      found, [](const std::string& a, const std::string& b) { return strverscmp(a.c_str(), b.c_str()) > 0; });
   return found;
 }
 
-// libnvrtc.so.13 of a folder, or of the folders below it that a toolkit has.
+// The libraries of a folder that have a known version.
 std::vector<std::string> libraries_in(const std::string& folder) {
   return newest_first(
       folder, [](std::string_view name) { return std::ranges::find(kSonames, name) != std::end(kSonames); });
@@ -66,19 +69,25 @@ void add_toolkit(const std::string& folder, std::vector<std::string>& libraries)
   }
 }
 
-// PREFIX/lib/python3*/{site,dist}-packages/nvidia/*/lib, for the prefix of every python3 in PATH.
+// PREFIX/lib/python3*/{site,dist}-packages/nvidia/*/lib, for the prefix of every python3 in PATH. Of one
+// Python the newest version comes first, whichever wheel holds it.
 void add_wheels(const std::string& path, std::vector<std::string>& libraries) {
+  const auto any_name = [](std::string_view) { return true; };
+  const auto is_python = [](std::string_view name) { return name.starts_with("python3"); };
   for (const std::string& folder : split_paths(path)) {
     std::error_code error;
     if (!is_absolute(folder) || !fs::exists(folder + "/python3", error)) continue;
-    const std::string prefix = fs::path(folder).parent_path().string();
     for (const std::string& python :
-         newest_first(prefix + "/lib", [](std::string_view name) { return name.starts_with("python3"); })) {
+         newest_first(fs::path(folder).parent_path().string() + "/lib", is_python)) {
+      std::vector<std::string> found;
       for (const char* packages : {"/site-packages/nvidia", "/dist-packages/nvidia"}) {
-        for (const std::string& wheel :
-             newest_first(python + packages, [](std::string_view) { return true; }))
-          for (std::string& library : libraries_in(wheel + "/lib")) libraries.push_back(std::move(library));
+        for (const std::string& wheel : newest_first(python + packages, any_name))
+          for (std::string& library : libraries_in(wheel + "/lib")) found.push_back(std::move(library));
       }
+      std::ranges::stable_sort(found, [](const std::string& a, const std::string& b) {
+        return fs::path(a).filename() > fs::path(b).filename();
+      });
+      libraries.insert(libraries.end(), found.begin(), found.end());
     }
   }
 }
@@ -93,6 +102,7 @@ bool loader_stays_out_of_working_folder(const RuntimeEnvironment& environment) {
 struct Place {
   std::string what;
   std::vector<std::string> libraries;
+  bool is_used = true;
 };
 
 std::vector<Place> places(const RuntimeEnvironment& environment) {
@@ -102,12 +112,12 @@ std::vector<Place> places(const RuntimeEnvironment& environment) {
     places.push_back({"the loader's path", {std::begin(kSonames), std::end(kSonames)}});
   else
     places.push_back(
-        {"the loader's path: not used, LD_LIBRARY_PATH has an entry that is no absolute path", {}});
+        {"the loader's path: not used, LD_LIBRARY_PATH has an entry that is no absolute path", {}, false});
 
   if (!environment.cuda_home) {
-    places.push_back({"CUDA_HOME: not set", {}});
+    places.push_back({"CUDA_HOME: not set", {}, false});
   } else if (!is_absolute(*environment.cuda_home)) {
-    places.push_back({"CUDA_HOME: not used, it is no absolute path", {}});
+    places.push_back({"CUDA_HOME: not used, it is no absolute path", {}, false});
   } else {
     places.push_back({concat("CUDA_HOME, ", *environment.cuda_home), {}});
     add_toolkit(*environment.cuda_home, places.back().libraries);
@@ -149,6 +159,10 @@ struct Nvrtc::Library {
 };
 
 std::optional<std::string> Nvrtc::Library::open(const std::string& library_path) {
+  // A pipe would wait for a writer. Bare names are the loader's to find.
+  std::error_code ignored;
+  if (is_absolute(library_path) && !fs::is_regular_file(library_path, ignored))
+    return fs::exists(library_path, ignored) ? "is no file" : "does not exist";
   // Never closed: threads of it may outlive any one user.
   void* library = dlopen(library_path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
@@ -166,7 +180,7 @@ std::optional<std::string> Nvrtc::Library::open(const std::string& library_path)
                            load_symbol(library, "nvrtcGetProgramLogSize", get_log_size) &&
                            load_symbol(library, "nvrtcGetProgramLog", get_log) &&
                            load_symbol(library, "nvrtcGetErrorString", error_text);
-  if (!is_complete) return "lacks a function of NVRTC 11.2";
+  if (!is_complete) return "is not NVRTC, or older than 11.2";
 
   Dl_info info{};
   std::error_code error;
@@ -185,6 +199,8 @@ std::optional<std::string> Nvrtc::Library::open(const std::string& library_path)
 
   int count = 0;
   if (const int code = get_architecture_count(&count)) return error_text(code);
+  constexpr int kMostArchitectures = 1000;
+  if (count < 1 || count > kMostArchitectures) return concat("knows ", count, " architectures");
   architectures.resize(static_cast<std::size_t>(count));
   if (const int code = get_architectures(architectures.data())) return error_text(code);
   std::ranges::sort(architectures);
@@ -195,21 +211,23 @@ Result<Nvrtc> Nvrtc::load(const RuntimeEnvironment& environment) {
   if (environment.nvrtc && !is_absolute(*environment.nvrtc))
     return Error{ErrorCode::no_nvrtc, "", concat("MOEPLAN_NVRTC is no absolute path: ", *environment.nvrtc),
                  "write the whole path of libnvrtc.so.13"};
-  std::string looked;
+  std::vector<std::string> looked;
   for (const Place& place : places(environment)) {
-    looked += concat("\n  looked: ", place.what);
+    std::vector<std::string> failures;
     for (const std::string& path : place.libraries) {
       auto library = std::make_shared<Library>();
       const auto failure = library->open(path);
       if (!failure) return Nvrtc(std::move(library));
-      looked += concat("\n    ", failure->find(path) == std::string::npos ? path + ": " : "", *failure);
+      failures.push_back(failure->find(path) == std::string::npos ? concat(path, ": ", *failure) : *failure);
     }
-    if (place.libraries.empty() && place.what.find(": not ") == std::string::npos) looked += ": none there";
+    if (place.libraries.empty() && place.is_used) failures.emplace_back("none there");
+    looked.push_back(failures.empty() ? place.what : concat(place.what, " (", join(failures, "; "), ")"));
   }
   return Error{
-      ErrorCode::no_nvrtc, "", concat("NVIDIA's run-time compiler NVRTC is not to be had here", looked),
-      "install the CUDA toolkit's libnvrtc (12.8 or later; the wheel nvidia-cuda-nvrtc holds it too), "
-      "or name the library: MOEPLAN_NVRTC=/path/to/libnvrtc.so.13"};
+      ErrorCode::no_nvrtc, "",
+      concat("NVIDIA's run-time compiler NVRTC was not found; looked at ", join(looked, ", ")),
+      "install libnvrtc 12.8 or later (a CUDA toolkit's, or the wheel nvidia-cuda-nvrtc), or name the "
+      "library: MOEPLAN_NVRTC=/path/to/libnvrtc.so.13"};
 }
 
 const std::string& Nvrtc::path() const { return library_->path; }
@@ -246,8 +264,14 @@ NvrtcOutput Nvrtc::compile(const KernelSource& source, std::span<const std::stri
     output.cubin.resize(size);
     code = library_->get_cubin(program, output.cubin.data());
   }
-  if (code != 0 && output.log.empty()) output.log = library_->error_text(code);
-  output.is_compiled = code == 0 && !output.cubin.empty();
+  constexpr std::string_view kElf =
+      "\x7f"
+      "ELF";
+  output.is_compiled = code == 0 && output.cubin.starts_with(kElf);
+  // The log says what is wrong with a text, and nothing of any other failure.
+  if (!output.is_compiled && code != kCompilationError)
+    output.log +=
+        code != 0 ? concat(library_->error_text(code), "\n") : std::string("the answer is no cubin\n");
   library_->destroy(&program);
   return output;
 }

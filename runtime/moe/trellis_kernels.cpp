@@ -10,20 +10,18 @@
 namespace moeplan {
 namespace {
 
-constexpr i64 kDefaultBits = 3;  // of a request that states none
 constexpr i64 kBlocksPerSm = 1;
 
-// Kernels count items of one phase (slots by blocks of 128 columns at most) in 32 bits.
-constexpr i64 kMostItems = std::numeric_limits<int>::max();
+// Kernels count items of one phase (slots by blocks of 128 columns at most) in 32 bits, and step past the
+// last one by a grid's warps at most.
+constexpr i64 kMostItems = std::numeric_limits<int>::max() - (1 << 20);
 
 i64 element(const CoreElements& elements, CoreTensor tensor) {
   return elements[static_cast<std::size_t>(tensor)];
 }
 
-i64 bits_of(const MoeRequest& request) { return request.weights.trellis_bits.value_or(kDefaultBits); }
-
 KernelVariant fused_variant(const TrellisPlan& plan, i64 block) {
-  return fused_trellis_variant(trellis_tile(block, plan.bits, plan.shared_memory), plan.is_bfloat16);
+  return fused_trellis_variant(trellis_tile(block, plan.bits), plan.codebook, plan.is_bfloat16);
 }
 
 }  // namespace
@@ -38,8 +36,9 @@ std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& 
     return "this build has Trellis kernels for codebook mcg alone";
   if (weights.trellis_rate_structure.value_or(TrellisRates::uniform) != TrellisRates::uniform)
     return "this build has no Trellis kernels for rates that differ between projections";
-  if (bits_of(request) < kFewestTrellisBits || bits_of(request) > kMostTrellisBits)
-    return concat("this build has Trellis kernels for 3 to 6 bits, not for ", bits_of(request));
+  if (weights.bits() < kFewestTrellisBits || weights.bits() > kMostTrellisBits)
+    return concat("this build has Trellis kernels for ", kFewestTrellisBits, " to ", kMostTrellisBits,
+                  " bits, not for ", weights.bits());
   if (weights.activation != Activation::silu || request.capacity.swiglu_limit)
     return "this build has Trellis kernels for silu without a limit alone";
   if (request.capacity.apply_router_weight_on_input.value_or(false))
@@ -49,22 +48,22 @@ std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& 
   if (counted > kRoutePackExperts)
     return concat("this build packs routes for ", kRoutePackExperts, " experts at most, not for ", counted);
   const i64 columns = max_of(weights.hidden_size, 2 * weights.intermediate_size);
-  if (layout.route_slots * ceil_div(columns, kTrellisTileColumns) > kMostItems)
-    return concat("this build's kernels count ", kMostItems, " blocks of 128 columns at most");
+  if (layout.route_slots * ceil_div(columns, kHadamardBlock) > kMostItems)
+    return concat("this build's kernels count ", kMostItems, " blocks of ", kHadamardBlock,
+                  " columns at most");
   return "";
 }
 
-TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout, i64 shared_memory) {
+TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout) {
   MOEPLAN_CHECK(missing_trellis_kernels(request, layout).empty(), "a plan without kernels of ours");
   return {.hidden = request.weights.hidden_size,
           .intermediate = request.weights.intermediate_size,
           .experts = request.weights.experts,
           .top_k = request.capacity.routes_per_token(),
           .capacity = request.capacity.tokens(),
-          .bits = bits_of(request),
+          .bits = request.weights.bits(),
           .is_bfloat16 = request.weights.io_dtype == DType::bfloat16,
           .multiprocessors = request.multiprocessors(),
-          .shared_memory = shared_memory,
           .planned = planned_elements(layout),
           .without_map = live_runtime(request, layout, ExpertMap::absent),
           .with_map = live_runtime(request, layout, ExpertMap::present),
@@ -176,7 +175,7 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
                                   .up_suh_stride = stride(weights.shares_up_suh)}};
   launches.top_k_sum = {
       .variant = top_k_sum_variant(inputs.id_bytes),
-      .grid = max_of(ceil_div(tokens * (plan.hidden / 128), warps_per_block), 1),
+      .grid = max_of(ceil_div(tokens * (plan.hidden / kHadamardBlock), warps_per_block), 1),
       .arguments = {.intermediate_cache13 = tensors.intermediate_cache13,
                     .topk_ids = inputs.topk_ids,
                     .topk_weights = inputs.topk_weights,

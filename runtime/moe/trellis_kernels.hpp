@@ -27,7 +27,7 @@ struct TrellisPlan {
   i64 bits = 0;
   bool is_bfloat16 = false;  // x
   i64 multiprocessors = 0;
-  i64 shared_memory = 0;  // bytes a block may opt in to
+  Codebook codebook = Codebook::mcg;
   CoreElements planned{};
   LiveRuntime without_map{};  // launches that are given no expert map
   LiveRuntime with_map{};
@@ -41,7 +41,7 @@ struct TrellisPlan {
 std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& layout);
 
 // Of a request and its layout whose kernels are not missing.
-TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout, i64 shared_memory);
+TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout);
 
 // Every kernel that a launch of any live token count can need: the plan's route blocks, both types of ids.
 std::vector<KernelVariant> trellis_variants(const TrellisPlan& plan);

@@ -85,7 +85,7 @@ Status complete(Evidence& evidence, const Record& record, const Gpu& gpu) {
 int write(const Record& record, const std::string& file) {
   auto gpu = Gpu::open();
   if (!gpu) {
-    std::cerr << gpu.error().message << "\n";
+    std::cerr << gpu.error().message << "; " << gpu.error().help << "\n";
     return kNoGpu;
   }
   const PlannedConfig planned = plan_config(read_config(kConfig, {}));

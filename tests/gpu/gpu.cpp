@@ -22,7 +22,7 @@ Gpu::Gpu(Launcher launcher_in, Compiler compiler_in, RuntimeEnvironment environm
       environment(std::move(environment_in)) {}
 
 LaunchResolver Gpu::resolver() {
-  LaunchBackend backend = launcher.backend(compiler, static_cast<int>(std::thread::hardware_concurrency()));
+  LaunchBackend backend = launcher.backend(compiler, std::thread::hardware_concurrency());
   backend.compile = [this, compile = backend.compile](std::span<const KernelVariant> variants) {
     auto kernels = compile(variants);
     for (std::size_t i = 0; kernels && i < variants.size(); ++i)

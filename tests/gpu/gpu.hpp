@@ -10,7 +10,7 @@
 
 #include "planner/moe/plan_moe.hpp"
 #include "runtime/arena/guards.hpp"
-#include "runtime/device/check.hpp"
+#include "runtime/device/cuda_status.hpp"
 #include "runtime/device/device_arena.hpp"
 #include "runtime/device/launcher.hpp"
 #include "runtime/environment.hpp"

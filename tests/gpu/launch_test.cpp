@@ -10,9 +10,6 @@ using namespace moeplan::test;
 
 namespace {
 
-constexpr KernelVariant kFill{.kernel = KernelId::arena_fill};
-constexpr KernelVariant kScan{.kernel = KernelId::arena_scan};
-
 void check_names_launch(const Error& error) {
   INFO(error.message);
   CHECK(error.code == ErrorCode::launch_not_resolved);
@@ -37,30 +34,30 @@ extern "C" __global__ void wait_for_all(unsigned* arrived, unsigned* seen) {
 
 TEST_CASE("behind freeze() a kernel that was not resolved is refused with m, block and key, uncompiled") {
   LaunchResolver resolver = gpu().resolver();
-  must(resolver.resolve({&kFill, 1}));
+  must(resolver.resolve({&kArenaFill, 1}));
   const std::size_t compiled = gpu().compiled.size();
   resolver.freeze();
   Stream stream;
-  const auto found = resolver.find(kScan, {.live_tokens = 7, .block = 16, .stream = stream});
+  const auto found = resolver.find(kArenaScan, {.live_tokens = 7, .block = 16, .stream = stream});
   REQUIRE_FALSE(found);
   check_names_launch(found.error());
   CHECK(gpu().compiled.size() == compiled);
-  CHECK(resolver.find(kFill, {.live_tokens = 7, .block = 16, .stream = stream}));
-  CHECK_FALSE(resolver.resolve({&kScan, 1}));
+  CHECK(resolver.find(kArenaFill, {.live_tokens = 7, .block = 16, .stream = stream}));
+  CHECK_FALSE(resolver.resolve({&kArenaScan, 1}));
 }
 
 TEST_CASE("a kernel that was not resolved is refused under capture, and the capture stays whole") {
   const auto [warm, arena] = arena_of(placed(glm_decode(), GuardMode::packed));
   LaunchResolver resolver = gpu().resolver();
-  must(resolver.resolve({&kFill, 1}));
+  must(resolver.resolve({&kArenaFill, 1}));
   const std::size_t compiled = gpu().compiled.size();
   Stream stream;
   CHECK_FALSE(Launcher::is_capturing(stream));
 
   must(Graph::begin(stream));
   CHECK(Launcher::is_capturing(stream));
-  const auto missed = resolver.find(kScan, {.live_tokens = 7, .block = 16, .stream = stream});
-  const auto hit = resolver.find(kFill, {.live_tokens = 7, .block = 16, .stream = stream});
+  const auto missed = resolver.find(kArenaScan, {.live_tokens = 7, .block = 16, .stream = stream});
+  const auto hit = resolver.find(kArenaFill, {.live_tokens = 7, .block = 16, .stream = stream});
   const Status launched = arena.launch_fill(kArenaRounds[0], stream);
   auto graph = Graph::end(stream);
 
@@ -72,7 +69,7 @@ TEST_CASE("a kernel that was not resolved is refused under capture, and the capt
   CHECK(must(std::move(graph)).replay(stream));
   CHECK_FALSE(Launcher::is_capturing(stream));
   // Outside the capture the same launch compiles.
-  CHECK(resolver.find(kScan, {.live_tokens = 7, .block = 16, .stream = stream}));
+  CHECK(resolver.find(kArenaScan, {.live_tokens = 7, .block = 16, .stream = stream}));
 }
 
 TEST_CASE("a kernel's first launch may be a captured one") {
@@ -98,8 +95,10 @@ TEST_CASE("a graph replayed behind freeze() writes the bytes that the eager laun
   const auto eager = must(bytes_at(arena.allocation(), bytes));
 
   must(Graph::begin(stream));
+  const auto found = resolver->find(kArenaFill, {.stream = stream});
   const Status launched = arena.launch_fill(kArenaRounds[0], stream);
   Graph graph = must(Graph::end(stream));
+  CHECK(found);
   must(launched);
   for (int replay = 0; replay < 3; ++replay) {
     must(set_bytes(arena.allocation(), 0, bytes));

@@ -1,4 +1,4 @@
-// Guards of the decode plan catch a byte at every edge; fill and scan run at the speed of memory.
+// Guards of the decode plan catch a byte at every edge; how fast fill and scan run.
 #include "planner/core/text.hpp"
 #include "tests/gpu/records.hpp"
 

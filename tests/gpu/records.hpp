@@ -17,7 +17,7 @@ struct RecordContext {
   MoeLayout prefill;
 };
 
-// Guards of the decode plan catch a byte at every edge; fill and scan run at the speed of memory.
+// Guards of the decode plan catch a byte at every edge; how fast fill and scan run.
 Result<Evidence> record_arena_guards(const RecordContext& context);
 // Captured launches: what was not resolved is refused, replays equal eager launches, and what a launch costs.
 Result<Evidence> record_launch_capture(const RecordContext& context);

@@ -21,8 +21,8 @@ void check_architecture(const char* name) {
     REQUIRE_FALSE(of_row.empty());
     variants.insert(variants.end(), of_row.begin(), of_row.end());
   }
-  const auto results = compiler->compile(variants, *find_architecture(name),
-                                         static_cast<int>(std::thread::hardware_concurrency()));
+  const auto results =
+      compiler->compile(variants, *find_architecture(name), std::thread::hardware_concurrency());
   REQUIRE(results);
   for (std::size_t i = 0; i < variants.size(); ++i) {
     INFO(text_of(variants[i]) << " for " << name);

@@ -404,6 +404,21 @@ TEST_CASE("folders and files are their owner's alone, whatever the umask") {
   }
 }
 
+TEST_CASE("a cache that its owner cannot enter is an error, not a folder of damaged entries") {
+  for (const mode_t mode : {0000u, 0200u, 0400u, 0500u}) {
+    const test::TemporaryFolder folder;
+    const std::string path = folder.path() + "/cache";
+    REQUIRE(mkdir(path.c_str(), 0700) == 0);
+    REQUIRE(chmod(path.c_str(), mode) == 0);
+    const auto cache = CubinCache::open(path, kDefaultCacheLimit, [](const std::string&) {});
+    INFO(mode);
+    // Reading alone is enough to use what is there.
+    CHECK(static_cast<bool>(cache) == (mode == 0500));
+    if (!cache) CHECK(cache.error().code == ErrorCode::cache_unusable);
+    CHECK(chmod(path.c_str(), 0700) == 0);
+  }
+}
+
 TEST_CASE("a cache that others may write to, that is a link or another user's is refused with a remedy") {
   CacheFixture fixture;
   const auto refusal = [&](const std::string& path) {

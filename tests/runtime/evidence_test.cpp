@@ -126,6 +126,17 @@ TEST_CASE("a record of a kernel that is gone is refused") {
                   "kernels/gone.cu is not the text that was run");
 }
 
+TEST_CASE("a record that leaves out a text of its kernel, or names no kernel of ours, is refused") {
+  require_problem(changed([](auto& json) {
+                    auto& sources = json["kernels"][0]["sources"];
+                    for (std::size_t i = 0; i < sources.size(); ++i) {
+                      if (sources[i]["name"] == "kernels/arena/arguments.hpp") sources.erase(i--);
+                    }
+                  }),
+                  "kernels/arena/arguments.hpp is not the text that was run");
+  require_problem(changed([](auto& json) { json["kernels"][0]["variant"] = "arena_scam"; }), "arena_scam");
+}
+
 TEST_CASE("kernels that a record does not name do not make it stale") {
   const Evidence record = sample_record();
   CHECK(stale_sources(record).empty());

@@ -54,6 +54,30 @@ TEST_CASE("a kernel's digest changes with any text it includes, and with no othe
   CHECK(kernel_source("kernels/a.cu", environment)->digest != before->digest);
 }
 
+TEST_CASE("an include that the compiler would look up by itself is refused, with its line") {
+  for (const char* line :
+       {"#  include \"kernels/b.cuh\"", " #include \"kernels/b.cuh\"", "#include <vector>", "#include NAME",
+        "#include \"kernels/b.cuh", "\t#\tinclude\t<b>", "#import \"x\""}) {
+    const test::TemporaryFolder folder;
+    folder.write("a.cu", std::string("int a;\n") + line + "\n");
+    folder.write("b.cuh", "int b;\n");
+    INFO(line);
+    const auto source = kernel_source("kernels/a.cu", {.kernel_dir = folder.path()});
+    REQUIRE_FALSE(source);
+    CHECK(source.error().message.starts_with("kernels/a.cu:2: "));
+  }
+}
+
+TEST_CASE("names that lead out of the texts are not read") {
+  const test::TemporaryFolder folder;
+  for (const char* name :
+       {"/etc/passwd", "../etc/passwd", "planner/../kernels/b.cuh", "kernels/nowhere.cuh"}) {
+    folder.write("a.cu", std::string("#include \"") + name + "\"\n");
+    INFO(name);
+    CHECK_FALSE(kernel_source("kernels/a.cu", {.kernel_dir = folder.path()}));
+  }
+}
+
 TEST_CASE("a text that MOEPLAN_KERNEL_DIR lacks is an error that names the file, not the embedded text") {
   const test::TemporaryFolder folder;
   const auto source = kernel_source("kernels/arena/fill.cu", {.kernel_dir = folder.path()});

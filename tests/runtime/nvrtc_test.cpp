@@ -62,14 +62,16 @@ TEST_CASE(
   folder.write("venv/bin/python3", "");
   folder.write("venv/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "");
   folder.write("venv/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13", "");
+  folder.write("venv/lib/python3.9/site-packages/nvidia/cu13/lib/libnvrtc.so.13", "");
   folder.write("other/bin/perl", "");
   folder.write("other/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13", "");
   const RuntimeEnvironment environment{.cuda_home = root + "/cuda",
                                        .path = root + "/other/bin:" + root + "/venv/bin"};
   CHECK(below(root, environment) ==
         std::vector<std::string>{"/cuda/lib64/libnvrtc.so.13", "/cuda/lib64/libnvrtc.so.12",
+                                 "/venv/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
                                  "/venv/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
-                                 "/venv/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13"});
+                                 "/venv/lib/python3.9/site-packages/nvidia/cu13/lib/libnvrtc.so.13"});
   CHECK(nvrtc_candidates(environment).front() == "libnvrtc.so.13");
 }
 
@@ -99,14 +101,14 @@ TEST_CASE("the working folder is never looked into") {
 TEST_CASE("where NVRTC is nowhere, every place that was looked at is named") {
   const test::TemporaryFolder folder;
   folder.write("cuda/lib64/libnvrtc.so.13", "no library");
-  const auto nvrtc = Nvrtc::load({.nvrtc = {}, .cuda_home = folder.path() + "/cuda", .library_path = "lib"});
+  const auto nvrtc = Nvrtc::load({.cuda_home = folder.path() + "/cuda", .library_path = "lib"});
   if (nvrtc) {
-    // A toolkit under /usr/local answered.
-    CHECK(nvrtc->path().find("/usr/local/cuda") == 0);
+    WARN("SKIPPED: a toolkit under /usr/local answered, " << nvrtc->path());
+    CHECK(nvrtc->path().starts_with("/usr/local/"));
     return;
   }
-  for (const char* place :
-       {"the loader's path", "LD_LIBRARY_PATH", "CUDA_HOME", "/usr/local/cuda*", "python3"}) {
+  for (const char* place : {"the loader's path", "LD_LIBRARY_PATH", "CUDA_HOME", "invalid ELF header",
+                            "/usr/local/cuda*", "python3"}) {
     INFO(place);
     CHECK(nvrtc.error().message.find(place) != std::string::npos);
   }

@@ -1,7 +1,6 @@
-// A caller's scratch buffer, and grids that have to be resident: decisions that need no GPU.
+// What to do with a caller's scratch buffer, decided without a GPU.
 #include "runtime/arena/scratch_choice.hpp"
 
-#include "runtime/arena/residency.hpp"
 #include "tests/catch.hpp"
 
 using namespace moeplan;
@@ -30,27 +29,4 @@ TEST_CASE("a scratch buffer that is one byte short is replaced, and refused unde
   REQUIRE_FALSE(captured);
   CHECK(captured.error().code == ErrorCode::scratch_too_small);
   CHECK(captured.error().message.find("needs 45,624,728 bytes and was given 1,024") != std::string::npos);
-}
-
-TEST_CASE("a grid with a barrier is refused when one block more than can be resident is asked for") {
-  const Residency residency{.blocks_per_sm = 2, .sm_count = 132, .limit = "shared memory"};
-  CHECK(check_resident("fused_moe", 264, residency));
-  const Status refused = check_resident("fused_moe", 265, residency);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == ErrorCode::grid_not_resident);
-  CHECK(
-      refused.error().message ==
-      "fused_moe waits for all of its 265 blocks, and only 264 can be resident: 2 blocks a multiprocessor on "
-      "132 multiprocessors, limited by shared memory");
-}
-
-TEST_CASE("what keeps one more block off a multiprocessor is named") {
-  const Architecture& hopper = *find_architecture("sm_90");
-  CHECK(residency_limit(hopper, 32, 256, 101'376) == "shared memory");
-  CHECK(residency_limit(hopper, 255, 256, 1024) == "registers");
-  CHECK(residency_limit(hopper, 32, 1024, 0) == "threads");
-  CHECK(residency_limit(hopper, 16, 32, 0) == "blocks");
-  // No block fits at all.
-  CHECK(residency_limit(hopper, 32, 256, 300'000) == "shared memory");
-  CHECK(residency_limit(hopper, 255, 1024, 0) == "registers");
 }

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "planner/moe/geometry.hpp"
-#include "runtime/jit/kernel_sources.hpp"
 #include "tests/catch.hpp"
 #include "tests/random.hpp"
 #include "tests/support.hpp"
@@ -20,7 +19,7 @@ constexpr i64 kShared = 101'376;
 struct Planned {
   MoeRequest request;
   MoeLayout layout;
-  TrellisPlan plan() const { return trellis_plan(request, layout, kShared); }
+  TrellisPlan plan() const { return trellis_plan(request, layout); }
 };
 
 Planned planned_of(const char* contract, i64 experts, i64 top_k, i64 capacity, std::optional<i64> block) {
@@ -98,13 +97,15 @@ TEST_CASE("a launch works in the tensors of the plan, and its routes fill what i
   CHECK(launches_of(planned, 99).route_pack.arguments.slots == route_slots(99 * 2, 8, 8));
 }
 
-TEST_CASE("every tile fits a device with 99 KiB of shared memory a block, and fewer stages fit less") {
+TEST_CASE(
+    "every tile fits a device with 99 KiB of shared memory a block, and is read back from its variant") {
   for (i64 block : kBlockSizes) {
-    for (i64 bits = 3; bits <= 6; ++bits) {
-      const TrellisTile tile = trellis_tile(block, bits, kShared);
-      CHECK(tile.stages == 4);
+    for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
+      const TrellisTile tile = trellis_tile(block, bits);
       CHECK(trellis_shared(tile).bytes <= kShared);
-      CHECK(trellis_shared(trellis_tile(block, bits, 40'000)).bytes <= 40'000);
+      const TrellisTile read = trellis_tile_of(fused_trellis_variant(tile, Codebook::mcg, true));
+      CHECK((read.block == block && read.bits == bits && read.tile_k == tile.tile_k &&
+             read.tile_n == tile.tile_n && read.stages == tile.stages));
     }
   }
 }
@@ -123,13 +124,4 @@ TEST_CASE("plans that our kernels do not run say why") {
   CHECK(missing([](MoeRequest& r) { r.weights.trellis_codebook = TrellisCodebook::sqg_e4m3; }).find("mcg") !=
         std::string::npos);
   CHECK(missing([](MoeRequest& r) { r.capacity.route_experts = 2000; }).find("1024") != std::string::npos);
-}
-
-TEST_CASE("the texts of every kernel in the catalog are embedded, with all that they include") {
-  for (const KernelRow& row : kernel_catalog()) {
-    if (row.id == KernelId::arena_fill || row.id == KernelId::arena_scan) continue;
-    const auto source = kernel_source(row.source, {});
-    REQUIRE(source);
-    CHECK(source->main.text.find(row.name) != std::string::npos);
-  }
 }

@@ -1,5 +1,5 @@
 // From a launch's arguments to a ready kernel: what is found, what is refused, and that nothing is allocated.
-#include "runtime/jit/launch_memo.hpp"
+#include "runtime/jit/launch_resolver.hpp"
 
 #include <cstdlib>
 #include <map>
@@ -52,27 +52,20 @@ void* operator new(std::size_t size) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-TEST_CASE("every variant of thousands is found with its own kernel, and no other is") {
-  LaunchMemo memo;
+TEST_CASE("every variant of thousands is found with its own kernel, at the address that it had at first") {
+  Counted counted;
+  LaunchResolver resolver(counted.backend());
   std::map<i64, const ReadyKernel*> kernels;
-  for (i64 value = 0; value < 5'000; ++value)
-    kernels[value] = memo.insert(variant_of(value), ReadyKernel{.threads = value});
-  CHECK(memo.size() == 5'000);
+  for (i64 value = 0; value < 5'000; ++value) kernels[value] = *resolver.find(variant_of(value), {});
+  resolver.freeze();
   bool all_found = true;
   for (const auto& [value, kernel] : kernels)
-    all_found = all_found && memo.find(variant_of(value)) == kernel && kernel->threads == value;
+    all_found = all_found && *resolver.find(variant_of(value), {}) == kernel && kernel->threads == value;
   CHECK(all_found);
-  CHECK(memo.find(variant_of(5'000)) == nullptr);
+  CHECK_FALSE(resolver.find(variant_of(5'000), {}));
   KernelVariant other = variant_of(5);
   other.kernel = KernelId::arena_scan;
-  CHECK(memo.find(other) == nullptr);
-}
-
-TEST_CASE("a variant inserted twice keeps its first kernel") {
-  LaunchMemo memo;
-  const ReadyKernel* first = memo.insert(variant_of(1), ReadyKernel{.threads = 1});
-  CHECK(memo.insert(variant_of(1), ReadyKernel{.threads = 2}) == first);
-  CHECK(memo.size() == 1);
+  CHECK_FALSE(resolver.find(other, {}));
 }
 
 TEST_CASE("a resolved launch is found without an allocation, frozen or captured alike") {

@@ -1,15 +1,13 @@
-#include "runtime/jit/launch_memo.hpp"
+#include "runtime/jit/launch_resolver.hpp"
 
+#include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "planner/core/text.hpp"
 
 namespace moeplan {
-namespace {
-
 // A multiply and a fold a word: the table is small, what counts is that nothing is built.
-std::size_t hash_of(const KernelVariant& variant) {
+std::size_t LaunchResolver::Hash::operator()(const KernelVariant& variant) const noexcept {
   std::uint64_t hash = static_cast<std::uint64_t>(variant.kernel) + 0x9E3779B97F4A7C15u;
   for (const i64 value : variant.values) {
     hash = (hash ^ static_cast<std::uint64_t>(value)) * 0xD6E8FEB86659FD93u;
@@ -18,42 +16,11 @@ std::size_t hash_of(const KernelVariant& variant) {
   return static_cast<std::size_t>(hash);
 }
 
-}  // namespace
-
-LaunchMemo::LaunchMemo() : slots_(64) {}
-
-const ReadyKernel* LaunchMemo::find(const KernelVariant& variant) const noexcept {
-  const std::size_t mask = slots_.size() - 1;
-  for (std::size_t i = hash_of(variant) & mask; slots_[i].kernel; i = (i + 1) & mask) {
-    if (slots_[i].variant == variant) return slots_[i].kernel;
-  }
-  return nullptr;
-}
-
-void LaunchMemo::put(const Slot& slot) {
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t i = hash_of(slot.variant) & mask;
-  while (slots_[i].kernel) i = (i + 1) & mask;
-  slots_[i] = slot;
-}
-
-const ReadyKernel* LaunchMemo::insert(const KernelVariant& variant, const ReadyKernel& kernel) {
-  if (const ReadyKernel* there = find(variant)) return there;
-  if (2 * (kernels_.size() + 1) > slots_.size()) {
-    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
-    for (const Slot& slot : old) {
-      if (slot.kernel) put(slot);
-    }
-  }
-  kernels_.push_back(std::make_unique<ReadyKernel>(kernel));
-  put({variant, kernels_.back().get()});
-  return kernels_.back().get();
-}
-
 Status LaunchResolver::resolve(std::span<const KernelVariant> variants) {
   std::vector<KernelVariant> missing;
   for (const KernelVariant& variant : variants) {
-    if (!memo_.find(variant)) missing.push_back(variant);
+    if (!memo_.contains(variant) && std::ranges::find(missing, variant) == missing.end())
+      missing.push_back(variant);
   }
   if (missing.empty()) return Ok{};
   if (is_frozen_)
@@ -65,7 +32,7 @@ Status LaunchResolver::resolve(std::span<const KernelVariant> variants) {
   for (std::size_t i = 0; i < missing.size(); ++i) {
     auto ready = backend_.load(missing[i], (*compiled)[i]);
     if (!ready) return ready.error();
-    memo_.insert(missing[i], *ready);
+    memo_.emplace(missing[i], *ready);
   }
   return Ok{};
 }
@@ -80,7 +47,7 @@ Result<const ReadyKernel*> LaunchResolver::find_missing(const KernelVariant& var
                         is_capturing ? "while a stream is captured" : "behind freeze()"),
                  "resolve the plan with every block size it can launch, then freeze or capture"};
   if (const Status resolved = resolve({&variant, 1}); !resolved) return resolved.error();
-  return memo_.find(variant);
+  return &memo_.at(variant);
 }
 
 }  // namespace moeplan

@@ -4,10 +4,9 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
-#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "planner/core/result.hpp"
@@ -36,27 +35,6 @@ struct LaunchSite {
   void* stream = nullptr;
 };
 
-// Variants to ready kernels: open addressing over a power of two of slots, at most half of them taken.
-class LaunchMemo {
- public:
-  LaunchMemo();
-  // Null: not there. Allocates nothing.
-  const ReadyKernel* find(const KernelVariant& variant) const noexcept;
-  // The kernel keeps its address for the memo's lifetime.
-  const ReadyKernel* insert(const KernelVariant& variant, const ReadyKernel& kernel);
-  std::size_t size() const { return kernels_.size(); }
-
- private:
-  struct Slot {
-    KernelVariant variant;
-    const ReadyKernel* kernel = nullptr;
-  };
-  void put(const Slot& slot);
-
-  std::vector<Slot> slots_;
-  std::vector<std::unique_ptr<ReadyKernel>> kernels_;
-};
-
 // What stands behind the memo: compiling (or finding in a cache), loading, and knowing of captures.
 struct LaunchBackend {
   // Compiles the variants, in their order. Error: the first that fails.
@@ -78,15 +56,20 @@ class LaunchResolver {
   // The kernel of a launch. A miss compiles it, once; behind freeze() or under capture it is the error
   // `launch_not_resolved`, which names m, the block and the key.
   Result<const ReadyKernel*> find(const KernelVariant& variant, const LaunchSite& site) {
-    if (const ReadyKernel* kernel = memo_.find(variant)) return kernel;
-    return find_missing(variant, site);
+    const auto found = memo_.find(variant);
+    return found == memo_.end() ? find_missing(variant, site) : &found->second;
   }
 
  private:
   Result<const ReadyKernel*> find_missing(const KernelVariant& variant, const LaunchSite& site);
 
+  struct Hash {
+    std::size_t operator()(const KernelVariant& variant) const noexcept;
+  };
+
   LaunchBackend backend_;
-  LaunchMemo memo_;
+  // A look allocates nothing, and kernels keep their address whatever is added.
+  std::unordered_map<KernelVariant, ReadyKernel, Hash> memo_;
   bool is_frozen_ = false;
 };
 

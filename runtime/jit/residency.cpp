@@ -1,4 +1,4 @@
-#include "runtime/arena/residency.hpp"
+#include "runtime/jit/residency.hpp"
 
 #include "planner/core/text.hpp"
 
