@@ -74,7 +74,8 @@ int run(int argc, char** argv) {
   line.configs.report.render.width = terminal_width();
   CLI::App app("moeplan: exact GPU scratch planning for fused MoE serving", "moeplan");
   app.footer(
-      "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, "
+      "Exit codes: 0 answered, 1 answered no, 2 wrong command line, 3 bad input, 4 no usable GPU, driver or "
+      "NVRTC, "
       "5 refused: a limit, 70 a bug.");
   app.add_flag("-V,--version", line.version, "Print the version; with -v what the build is made of");
   add_verbosity(app, line);
@@ -118,6 +119,8 @@ extern "C" void exit_after_abort(int) { _exit(static_cast<int>(ExitCode::interna
 }  // namespace moeplan
 
 int main(int argc, char** argv) {
+  // A file that may grow no further is an error of its writer, not an end of the program.
+  std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGABRT, moeplan::exit_after_abort);
   try {
     return moeplan::run(argc, argv);

@@ -1,38 +1,32 @@
 // moeplan cache: what the cache of compiled kernels holds; whether it is whole; an empty one.
-#include <cstdio>
+#include <sys/stat.h>
+
+#include <cerrno>
 
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
-#include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
-#include "runtime/jit/cubin_cache.hpp"
+#include "runtime/jit/compiler.hpp"
 
 namespace moeplan {
 namespace {
 
-// What follows `word` on the first line of a key that starts with it.
-std::string of_key(std::string_view key, std::string_view word) {
-  for (std::size_t from = 0; from < key.size(); from = key.find('\n', from) + 1) {
-    const std::string_view line = key.substr(from, key.find('\n', from) - from);
-    if (line.starts_with(word)) return std::string(line.substr(word.size()));
-    if (key.find('\n', from) == std::string_view::npos) break;
-  }
-  return "";
-}
-
 Table entries_table(const std::vector<CachedKernel>& entries) {
   Table table;
   table.key = "entries";
-  table.columns = {{"id", "ENTRY"},
+  table.columns = {{"id", "", ColumnKind::text, Audience::programs},
+                   {"short_id", "ENTRY", ColumnKind::text, Audience::people},
                    {"kernel", "KERNEL"},
                    {"architecture", "ARCH"},
                    {"nvrtc", "NVRTC"},
-                   {"bytes", "BYTES", ColumnKind::count}};
-  for (const CachedKernel& entry : entries)
-    table.rows.push_back(
-        {{entry.id, of_key(entry.key, "kernel "), of_key(entry.key, "option --gpu-architecture="),
-          of_key(entry.key, "nvrtc "), entry.bytes},
-         {}});
+                   {"bytes", "BYTES", ColumnKind::count},
+                   {"variant", "VARIANT"}};
+  for (const CachedKernel& entry : entries) {
+    const KeySummary summary = summary_of_key(entry.key);
+    table.rows.push_back({{entry.id, entry.id.substr(0, 12), summary.kernel, summary.architecture,
+                           summary.nvrtc, entry.bytes, summary.defines},
+                          {}});
+  }
   return table;
 }
 
@@ -47,7 +41,7 @@ Status answer_verify(const CubinCache& cache, Report& report) {
   if (!verdict) return verdict.error();
   report.answered_no = !verdict->damaged.empty();
   report.verdict = concat(report.answered_no ? "DAMAGED" : "WHOLE", " · ", entries_text(verdict->whole),
-                          " as written, ", verdict->damaged.size(), " damaged");
+                          " as written, ", verdict->damaged.size(), " more damaged");
   for (const CubinCache::Damage& damage : verdict->damaged)
     report.findings.push_back({"damaged", "error", "", concat(damage.id, ": ", damage.what),
                                "it is rebuilt when it is next asked for; moeplan cache clear removes all"});
@@ -66,8 +60,13 @@ Status answer_info(const CubinCache& cache, Report& report) {
   if (!entries) return entries.error();
   i64 bytes = 0;
   for (const CachedKernel& entry : *entries) bytes += entry.bytes;
+  const auto verdict = cache.verify();
+  if (!verdict) return verdict.error();
   report.verdict = concat(entries_text(static_cast<i64>(entries->size())), ", ", grouped(bytes), " B of ",
                           grouped(kDefaultCacheLimit));
+  if (!verdict->damaged.empty())
+    report.notes.push_back(concat(entries_text(static_cast<i64>(verdict->damaged.size())),
+                                  " besides are damaged: moeplan cache verify lists them"));
   report.totals = {
       {"entries", static_cast<i64>(entries->size())}, {"bytes", bytes}, {"limit_bytes", kDefaultCacheLimit}};
   report.tables.push_back(entries_table(*entries));
@@ -88,16 +87,20 @@ ExitCode run_cache(const CacheOptions& options) {
     complain(folder.error());
     return ExitCode::input;
   }
-  auto cache = CubinCache::open(*folder, kDefaultCacheLimit, [](const std::string& text) {
-    std::fprintf(stderr, "warning: %s\n", printable(text).c_str());
-  });
+  Report report;
+  report.schema = "moeplan.cache/1";
+  report.facts = {{"folder", *folder}, {"action", options.action}};
+  // A question makes no folder.
+  struct stat there {};
+  if (lstat(folder->c_str(), &there) != 0 && errno == ENOENT) {
+    report.verdict = concat(*folder, ": no cache is there yet");
+    return finish({&report, 1}, {}, options.report);
+  }
+  auto cache = CubinCache::open(*folder, kDefaultCacheLimit, [](const std::string& text) { warn(text); });
   if (!cache) {
     complain(cache.error());
     return ExitCode::input;
   }
-  Report report;
-  report.schema = "moeplan.cache/1";
-  report.facts = {{"folder", *folder}, {"action", options.action}};
   if (const Status answered = answer(*cache, options.action, report); !answered) {
     complain(answered.error());
     return ExitCode::input;

@@ -2,6 +2,7 @@
 // multiprocessor? Needs no GPU.
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "cli/commands/finish.hpp"
@@ -60,16 +61,22 @@ Target target_of(const Architecture& architecture, const DeviceSettings& device)
 
 Result<std::vector<Target>> targets_of(const std::vector<std::string>& names, const DeviceSettings& device) {
   std::vector<Target> targets;
-  for (const std::string& name : names) targets.push_back(target_of(*find_architecture(name), device));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) ==
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      targets.push_back(target_of(*find_architecture(names[i]), device));
+  }
   if (!targets.empty()) return targets;
-  const Architecture* own = device.compute_capability ? architecture_of(*device.compute_capability) : nullptr;
-  if (own) return std::vector<Target>{target_of(*own, device)};
-  return Error{ErrorCode::unsupported_architecture,
-               device.compute_capability ? "/device/compute_capability" : "",
-               device.compute_capability
-                   ? concat("kernels are not made for compute capability ", *device.compute_capability)
-                   : "the config does not state its device's compute_capability",
-               "name an architecture: --arch sm_120"};
+  constexpr std::string_view kRemedy = "name an architecture: --arch sm_120";
+  if (!device.compute_capability)
+    return Error{ErrorCode::missing_field, "/device",
+                 "the config does not state its device's compute_capability", std::string(kRemedy)};
+  const Architecture* own = architecture_of(*device.compute_capability);
+  if (!own)
+    return Error{ErrorCode::unsupported_architecture, "/device/compute_capability",
+                 concat("kernels are not made for compute capability ", *device.compute_capability),
+                 std::string(kRemedy)};
+  return std::vector<Target>{target_of(*own, device)};
 }
 
 Table kernels_table() {
@@ -84,24 +91,41 @@ Table kernels_table() {
                    {"shared_bytes", "SHARED", ColumnKind::count},
                    {"shared_limit_bytes", "LIMIT", ColumnKind::count, Audience::programs},
                    {"blocks_per_sm", "BLOCKS/SM", ColumnKind::count},
-                   {"grid_barrier", "GRID BARRIER"},
-                   {"variant", "VARIANT"},
+                   {"resident_grid", "RESIDENT GRID", ColumnKind::count},
+                   {"variant", "", ColumnKind::text, Audience::programs},
+                   {"variant_in_short", "VARIANT", ColumnKind::text, Audience::people},
                    {"cubin_bytes", "CUBIN", ColumnKind::count, Audience::programs},
                    {"cubin_sha256", "", ColumnKind::text, Audience::programs},
                    {"source_sha256", "", ColumnKind::text, Audience::programs}};
   return table;
 }
 
-// "BLOCK=8 BITS=3", without the kernel's name.
-std::string defines_text(const KernelVariant& variant) {
-  const std::string text = text_of(variant);
-  const std::size_t blank = text.find(' ');
-  return blank == std::string::npos ? "" : text.substr(blank + 1);
+// "BLOCK=8 BITS=3": the defines that `shows` says yes to, by their place.
+template <class Shows>
+std::string defines_text(const KernelVariant& variant, const Shows& shows) {
+  const KernelRow& row = row_of(variant.kernel);
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < row.defines.size(); ++i) {
+    if (shows(i)) parts.push_back(concat(row.defines[i], "=", variant.values[i]));
+  }
+  return join(parts, " ");
+}
+
+// Without what all of the kernel's variants here have in common.
+std::string defines_in_short(const KernelVariant& variant, const std::vector<WantedKernel>& all) {
+  return defines_text(variant, [&](std::size_t i) {
+    return std::ranges::any_of(all, [&](const WantedKernel& other) {
+      return other.variant.kernel == variant.kernel && other.variant.values[i] != variant.values[i];
+    });
+  });
 }
 
 // What one architecture's kernels came to.
 struct Built {
-  i64 kernels = 0, failed = 0, spilling = 0;
+  i64 kernels = 0;
+  i64 failed = 0;    // do not compile
+  i64 spilling = 0;  // registers
+  i64 unfit = 0;     // take more than a multiprocessor has
   i64 from_cache = 0;
   i64 most_shared = 0;
 };
@@ -110,20 +134,43 @@ Finding finding_of(std::string rule, std::string message, std::string remedy) {
   return {std::move(rule), "error", "", std::move(message), std::move(remedy)};
 }
 
-void add_kernel(const WantedKernel& wanted, const Result<CompiledVariant>& result, const Target& target,
-                Built& built, Report& report) {
+// The finding says the first complaint; a table holds all that the compiler said.
+void add_failure(const std::string& kernel, const Error& error, Report& report) {
+  if (report.tables.size() == 1) {
+    Table table;
+    table.key = "compiler_log";
+    table.title = "what the compiler says";
+    table.columns = {{"kernel", "", ColumnKind::text, Audience::programs}, {"text", "KERNEL, AND ITS LOG"}};
+    report.tables.push_back(std::move(table));
+  }
+  std::string complaint;
+  std::istringstream lines(error.message);
+  for (std::string line; std::getline(lines, line);) {
+    if (complaint.empty() && line.find("error") != std::string::npos) complaint = line;
+    report.tables[1].rows.push_back({{kernel, std::move(line)}, {}});
+  }
+  report.findings.push_back(
+      finding_of("does-not-compile",
+                 concat("kernel ", kernel, complaint.empty() ? " does not compile" : concat(": ", complaint)),
+                 error.help));
+}
+
+void add_kernel(const WantedKernel& wanted, const std::vector<WantedKernel>& all,
+                const Result<CompiledVariant>& result, const Target& target, Built& built, Report& report) {
   const std::string name = concat(text_of(wanted.variant), " for ", target.architecture->name);
   ++built.kernels;
   if (!result) {
     ++built.failed;
-    report.findings.push_back(finding_of("does-not-compile", result.error().message, result.error().help));
+    add_failure(name, result.error(), report);
     return;
   }
   const KernelRow& row = row_of(wanted.variant.kernel);
   const KernelResources& resources = result->kernel.resources;
   const i64 shared = resources.static_shared_bytes + shared_bytes_of(wanted.variant);
   const i64 spills = resources.spill_store_bytes + resources.spill_load_bytes;
-  const i64 blocks = resident_blocks(*target.architecture, resources.registers, row.threads, shared);
+  const bool has_room = shared <= target.shared_limit;
+  const i64 blocks =
+      has_room ? resident_blocks(*target.architecture, resources.registers, row.threads, shared) : 0;
   built.most_shared = max_of(built.most_shared, shared);
   if (result->is_from_cache) ++built.from_cache;
   if (spills > 0) {
@@ -133,49 +180,53 @@ void add_kernel(const WantedKernel& wanted, const Result<CompiledVariant>& resul
                                                 " bytes a thread and reads ", resources.spill_load_bytes),
                                          "fewer live values or a smaller tile"));
   }
-  if (shared > target.shared_limit) {
-    ++built.failed;
+  if (!has_room) {
+    ++built.unfit;
     report.findings.push_back(
         finding_of("shared-memory",
                    concat("kernel ", name, " takes ", grouped(shared), " B of shared memory a block, ",
                           grouped(target.shared_limit), " B are to be had"),
-                   "a smaller tile, or fewer stages"));
+                   "a device with more, or another block size"));
   } else if (blocks == 0) {
-    ++built.failed;
+    ++built.unfit;
     report.findings.push_back(
         finding_of("not-resident",
                    concat("no block of kernel ", name, " fits a multiprocessor: ", row.threads,
                           " threads of ", resources.registers, " registers"),
                    "fewer registers or threads"));
   }
-  std::string barrier = row.has_grid_barrier ? "yes" : "";
-  if (row.has_grid_barrier && target.sm_count)
-    barrier = concat("grid <= ", grouped(blocks * *target.sm_count));
+  // Blocks that wait for each other have to be resident together.
+  const bool has_limit = row.has_grid_barrier && target.sm_count;
   report.tables[0].rows.push_back(
       {{std::string(target.architecture->name), std::string(row.name), join(wanted.plans, ", "), row.threads,
-        resources.registers, spills, shared, target.shared_limit, blocks, barrier,
-        defines_text(wanted.variant), static_cast<i64>(result->kernel.cubin.size()),
-        sha256_hex(result->kernel.cubin), result->source_digest},
+        resources.registers, spills, shared, target.shared_limit, blocks,
+        has_limit ? Cell(blocks * *target.sm_count) : Cell(),
+        defines_text(wanted.variant, [](std::size_t) { return true; }), defines_in_short(wanted.variant, all),
+        static_cast<i64>(result->kernel.cubin.size()), sha256_hex(result->kernel.cubin),
+        result->source_digest},
        {}});
 }
 
+std::string_view verdict_word(const Built& built) {
+  if (built.failed > 0) return "DOES NOT BUILD";
+  if (built.unfit > 0) return "DOES NOT FIT";
+  return built.spilling > 0 ? "SPILLS" : "BUILDS";
+}
+
 std::string verdict_of(const PlannedConfig& planned, const std::vector<Target>& targets, const Built& built,
-                       bool is_no, NvrtcVersion version) {
+                       const std::vector<std::string>& uncovered, NvrtcVersion version) {
   const Deployment& deployment = planned.config->deployment;
   std::vector<std::string> names;
   for (const Target& target : targets) names.emplace_back(target.architecture->name);
-  return concat(
-      deployment.name ? concat(*deployment.name, ": ") : "", is_no ? "DOES NOT BUILD" : "BUILDS", " for ",
-      join(names, ", "), " · ", grouped(built.kernels), built.kernels == 1 ? " kernel, " : " kernels, ",
-      built.failed > 0 ? concat(grouped(built.failed), " failed, ") : "",
-      built.spilling > 0 ? concat(grouped(built.spilling), " with spills") : "0 spills", " · at most ",
-      grouped(built.most_shared), " B of shared memory a block · NVRTC ", version.major, ".", version.minor);
-}
-
-// An error that is no mistake of the command line, though it points into no config.
-Error about_the_compiler(Error error) {
-  error.pointer = "/";
-  return error;
+  const auto counted = [](i64 count, std::string_view what) {
+    return count > 0 ? concat(", ", grouped(count), what) : std::string();
+  };
+  return concat(deployment.name ? concat(*deployment.name, ": ") : "", verdict_word(built), " for ",
+                join(names, ", "), " · ", grouped(built.kernels), built.kernels == 1 ? " kernel" : " kernels",
+                counted(built.failed, " fail"), counted(built.unfit, " take too much"), ", ",
+                grouped(built.spilling), built.spilling > 0 ? " with spills" : " spills", " · at most ",
+                grouped(built.most_shared), " B of shared memory a block · NVRTC ", version.major, ".",
+                version.minor, uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")));
 }
 
 Result<Report> compile_report(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
@@ -190,14 +241,12 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
   report.subject = subject_of(deployment);
   report.tables.push_back(kernels_table());
   WantedKernels wanted;
-  std::vector<std::string> covered;
+  std::vector<std::string> covered, uncovered;
   for (const DeployedPlan& plan : plans) {
     if (!is_chosen(plan.id(), options.plan)) continue;
-    // The tiles of a plan follow from the device it is made for, whatever architecture compiles it.
-    const i64 shared =
-        device.shared_memory_per_block_optin.value_or(targets->front().architecture->shared_bytes_per_block);
-    const PlannedKernels kernels = planned_kernels(plan.request(), plan.layout, shared);
+    const PlannedKernels kernels = planned_kernels(plan.request(), plan.layout);
     if (!kernels.missing.empty()) {
+      uncovered.push_back(plan.id());
       report.findings.push_back({"no-kernels", "warning", plan.origin.config_pointer(""),
                                  concat(plan_name(plan.id()), " is not compiled: ", kernels.missing), ""});
       continue;
@@ -206,34 +255,47 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
     for (const KernelVariant& variant : kernels.variants) wanted.add(variant, plan.id());
   }
   if (covered.empty())
-    return Error{ErrorCode::launch_not_modelled, "/",
+    return Error{ErrorCode::no_kernels, "",
                  "no plan of this config has kernels in this build, so there is nothing to compile",
                  report.findings.empty() ? "it has no fused-MoE plan" : report.findings.front().message};
   for (const std::string& plan : covered) {
     for (const KernelVariant& variant : kArenaKernels) wanted.add(variant, plan);
   }
 
+  if (options.plan.empty()) {
+    const auto lacks = [&](std::string what, std::string_view why) {
+      report.findings.push_back(
+          {"no-kernels", "warning", "",
+           concat(what, " is not compiled: this build has no kernels of its own for ", why), ""});
+      uncovered.push_back(std::move(what));
+    };
+    for (const IndexerPlan& plan : planned.indexer_plans) lacks(plan.request->id, "indexer plans");
+    for (const RuntimePart& part : planned.mixed_parts) lacks(part.name, "one grid of mixed bit widths");
+  }
+
   Built built;
   std::vector<KernelVariant> variants;
   for (const WantedKernel& kernel : wanted.all()) variants.push_back(kernel.variant);
-  const int threads =
-      static_cast<int>(options.threads > 0 ? options.threads : i64{std::thread::hardware_concurrency()});
+  const i64 threads = options.threads > 0 ? options.threads : i64{std::thread::hardware_concurrency()};
   for (const Target& target : *targets) {
     ProgressLine progress(static_cast<i64>(variants.size()),
                           concat("kernels for ", target.architecture->name), !options.no_progress);
     auto results =
         compiler.compile(variants, *target.architecture, threads,
                          [&](std::size_t done, std::size_t) { progress.show(static_cast<i64>(done)); });
-    if (!results) return about_the_compiler(results.error());
+    if (!results) return results.error();
     for (std::size_t i = 0; i < variants.size(); ++i)
-      add_kernel(wanted.all()[i], (*results)[i], target, built, report);
+      add_kernel(wanted.all()[i], wanted.all(), (*results)[i], target, built, report);
   }
   log_info(concat(built.from_cache, " of ", built.kernels, " kernels from the cache"));
+  if (compiler.kernel_dir())
+    report.notes.push_back(
+        concat("texts of the kernels are from ", *compiler.kernel_dir(), ", MOEPLAN_KERNEL_DIR"));
 
   report.answered_no =
       std::ranges::any_of(report.findings, [](const Finding& finding) { return finding.level == "error"; });
   const NvrtcVersion version = compiler.nvrtc().version();
-  report.verdict = verdict_of(planned, *targets, built, report.answered_no, version);
+  report.verdict = verdict_of(planned, *targets, built, uncovered, version);
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", planned.contract_names()},
                   {"builds", !report.answered_no},
@@ -241,25 +303,21 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
   report.totals = {{"kernels", built.kernels},
                    {"failed", built.failed},
                    {"spilling", built.spilling},
+                   {"unfit", built.unfit},
                    {"most_shared_bytes", built.most_shared}};
-  if (!planned.indexer_plans.empty())
-    report.notes.push_back("this build has no kernels of its own for indexer plans: they are not compiled");
-  if (!planned.mixed_parts.empty())
-    report.notes.push_back("this build has no one-grid kernels of mixed bit widths: they are not compiled");
   return report;
 }
 
 }  // namespace
 
 ExitCode run_compile(const CompileOptions& options) {
-  auto compiler = kernel_compiler(!options.no_cache);
-  if (!compiler) {
-    complain(compiler.error());
-    return ExitCode::no_device;
-  }
+  // Looked for when the first config is read: a mistake in it is told ahead of a missing compiler.
+  std::optional<Result<Compiler>> compiler;
   return answer_plans(options.configs, options.plan,
                       [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
-                        return compile_report(planned, plans, options, *compiler);
+                        if (!compiler) compiler.emplace(kernel_compiler(!options.no_cache));
+                        if (!*compiler) return Result<Report>(compiler->error());
+                        return compile_report(planned, plans, options, **compiler);
                       });
 }
 

@@ -111,6 +111,8 @@ ExitCode run_devices(const DevicesOptions& options) {
     report.tables.push_back(gpu_table("gpus", "this machine, as the driver says", std::get<0>(memory)));
   if (gpus) report.tables.push_back(profiles_table(*gpus));
   report.tables.push_back(levels_table(nvrtc, gpus));
+  report.verdict = concat("this machine: plan yes · compile ", nvrtc ? "yes" : "no", " · run ",
+                          gpus && nvrtc ? "yes" : "no");
   if (!nvrtc) report.notes.push_back(nvrtc.error().message);
   const ExitCode code = finish({&report, 1}, {}, options.report);
   if (code != ExitCode::ok || gpus) return code;

@@ -8,6 +8,7 @@
 #include "cli/commands/explain_config.hpp"
 #include "cli/commands/outputs.hpp"
 #include "cli/io/text_file.hpp"
+#include "cli/render/text.hpp"
 #include "planner/deployment/engine_command.hpp"
 
 namespace moeplan {
@@ -34,6 +35,8 @@ void locate_working_folder(RenderOptions& options) {
 }
 
 }  // namespace
+
+void warn(std::string_view text) { std::fprintf(stderr, "warning: %s\n", printable(text).c_str()); }
 
 void complain(const Error& error) {
   const Problem problem{error, {}};

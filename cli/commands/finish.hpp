@@ -20,6 +20,8 @@ ExitCode finish(std::span<const Report> reports, std::span<const Problem> proble
 
 // Says on stderr what is wrong, with its remedy.
 void complain(const Error& error);
+// Says on stderr what is odd and stops nothing.
+void warn(std::string_view text);
 
 // Notes which config a report answers about, its engine's settings, and where its findings stand there.
 void locate_findings(Report& report, const Config& config);

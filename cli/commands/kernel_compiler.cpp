@@ -1,14 +1,10 @@
 #include "cli/commands/kernel_compiler.hpp"
 
-#include <cstdio>
-
-#include "cli/render/text.hpp"
+#include "cli/commands/finish.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
-
-void warn(const std::string& text) { std::fprintf(stderr, "warning: %s\n", printable(text).c_str()); }
 
 std::optional<CubinCache> open_cache(const RuntimeEnvironment& environment) {
   const auto unused = [](const Error& error) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/commands/finish.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/did_you_mean.hpp"
@@ -73,8 +74,7 @@ Status write_output(const Output& output, std::span<const Report> reports, std::
   const std::string text = output.format->render(reports, problems, render);
   if (output.path.empty()) return write_out(text);
   if (output.appends && text.empty() && !reports.empty())
-    std::fprintf(stderr, "warning: nothing was added to %s: it holds what a job summary may\n",
-                 printable(output.path).c_str());
+    warn(concat("nothing was added to ", output.path, ": it holds what a job summary may"));
   return output.appends ? append_file(output.path, text) : write_file(output.path, text);
 }
 

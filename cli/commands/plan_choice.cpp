@@ -21,6 +21,22 @@ Status check_choice(const std::vector<DeployedPlan>& plans, const std::string& c
                              : concat("it has ", join(ids, ", "))};
 }
 
+// What an error without a place in a config says of the run: of the machine, of an input beside the configs,
+// or of the command line.
+ExitCode exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::unsupported_architecture:
+    case ErrorCode::no_nvrtc:
+    case ErrorCode::no_device:
+      return ExitCode::no_device;
+    case ErrorCode::kernel_source:
+    case ErrorCode::no_kernels:
+      return ExitCode::input;
+    default:
+      return ExitCode::usage;
+  }
+}
+
 }  // namespace
 
 bool is_chosen(std::string_view plan_id, const std::string& choice) {
@@ -30,19 +46,16 @@ bool is_chosen(std::string_view plan_id, const std::string& choice) {
 ExitCode answer_plans(
     const ConfigOptions& options, const std::string& choice,
     const std::function<Result<Report>(const PlannedConfig&, const std::vector<DeployedPlan>&)>& report) {
-  bool wrong_option = false;
+  std::optional<ExitCode> unlocated;
   const ExitCode code = answer_configs(options, [&](const PlannedConfig& planned) -> Result<Report> {
     const auto plans = deployed_plans(planned.config->deployment);
     if (!plans) return plans.error();
-    if (auto s = check_choice(*plans, choice); !s) {
-      wrong_option = true;
-      return s.error();
-    }
-    auto answer = report(planned, *plans);
-    wrong_option = wrong_option || (!answer && answer.error().pointer.empty());
+    const Status chosen = check_choice(*plans, choice);
+    auto answer = chosen ? report(planned, *plans) : Result<Report>(chosen.error());
+    if (!answer && answer.error().pointer.empty()) unlocated = exit_code_of(answer.error().code);
     return answer;
   });
-  return wrong_option ? ExitCode::usage : code;
+  return unlocated.value_or(code);
 }
 
 std::optional<KvCache> stated_kv_cache(const Deployment& deployment) {

@@ -25,7 +25,9 @@ std::string exit_codes() {
          "2    the command line is wrong\n"
          "3    an input is unreadable or wrong\n"
          "4    no usable GPU, driver or NVRTC; only for what asks one\n"
+         "5    refused: more than a limit that a flag moves\n"
          "70   a bug in moeplan\n"
+         "130  interrupted, and 143 terminated, behind the last whole row\n"
          "The meaning is the same in every command and with every format.\n";
 }
 
@@ -64,15 +66,17 @@ std::string blocks() {
 
 std::string environment() {
   std::string text =
-      "moeplan reads of its own environment: COLUMNS (width of tables), NO_COLOR and its kind, and a "
-      "variable "
-      "that\n--allow-env NAME names. What compiles kernels also reads MOEPLAN_NVRTC (the library, an "
-      "absolute "
-      "path),\nMOEPLAN_KERNEL_DIR (texts of the kernels from a folder, while they are edited), "
-      "MOEPLAN_CACHE_DIR, and to find\nNVRTC and the cache CUDA_HOME, PATH, LD_LIBRARY_PATH, HOME and "
-      "XDG_CACHE_HOME.\nWhat the engine's environment says stands in the config under deployment.env. The "
-      "EXL3 "
-      "integration knows:\n\n";
+      "moeplan reads of its own environment: COLUMNS (width of tables), NO_COLOR, CLICOLOR, CLICOLOR_FORCE "
+      "and TERM,\n"
+      "and a variable that --allow-env NAME names. What compiles kernels also reads MOEPLAN_NVRTC (the "
+      "library, an\n"
+      "absolute path), MOEPLAN_KERNEL_DIR (texts of the kernels while they are edited) and "
+      "MOEPLAN_CACHE_DIR; to find\n"
+      "NVRTC and the cache also CUDA_HOME, PATH, LD_LIBRARY_PATH, HOME and XDG_CACHE_HOME: docs/kernels.md "
+      "has the\n"
+      "order.\nWhat the engine's environment says stands in the config under deployment.env. The EXL3 "
+      "integration\n"
+      "knows:\n\n";
   for (const Exl3Variable& variable : exl3_variables())
     text += concat("  ", padded(variable.name, 34), " ", variable.meaning,
                    variable.default_text.empty() ? "" : concat(" (", variable.default_text, ")"), "\n");

@@ -185,17 +185,28 @@ constexpr TableForm kCapacityTables[] = {{"inside_profile", kInsideColumns, null
 constexpr MemberForm kCompileFacts[] = {or_null(text("name")), or_null(text("contract")), boolean("builds"),
                                         text("nvrtc")};
 constexpr MemberForm kCompileTotals[] = {integer("kernels"), integer("failed"), integer("spilling"),
-                                         integer("most_shared_bytes")};
-constexpr MemberForm kKernelColumns[] = {
-    text("architecture"),     text("kernel"),         text("plans"),           integer("threads"),
-    integer("registers"),     integer("spill_bytes"), integer("shared_bytes"), integer("shared_limit_bytes"),
-    integer("blocks_per_sm"), text("grid_barrier"),   text("variant"),         integer("cubin_bytes"),
-    text("cubin_sha256"),     text("source_sha256")};
-constexpr TableForm kCompileTables[] = {{"kernels", kKernelColumns}};
+                                         integer("unfit"), integer("most_shared_bytes")};
+constexpr MemberForm kKernelColumns[] = {text("architecture"),
+                                         text("kernel"),
+                                         text("plans"),
+                                         integer("threads"),
+                                         integer("registers"),
+                                         integer("spill_bytes"),
+                                         integer("shared_bytes"),
+                                         integer("shared_limit_bytes"),
+                                         integer("blocks_per_sm"),
+                                         or_null(integer("resident_grid")),
+                                         text("variant"),
+                                         integer("cubin_bytes"),
+                                         text("cubin_sha256"),
+                                         text("source_sha256")};
+constexpr MemberForm kLogColumns[] = {text("kernel"), text("text")};
+constexpr TableForm kCompileTables[] = {{"kernels", kKernelColumns},
+                                        {"compiler_log", kLogColumns, nullptr, false}};
 
 constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};
-constexpr MemberForm kCacheEntryColumns[] = {text("id"), text("kernel"), text("architecture"), text("nvrtc"),
-                                             integer("bytes")};
+constexpr MemberForm kCacheEntryColumns[] = {text("id"),    text("kernel"),   text("architecture"),
+                                             text("nvrtc"), integer("bytes"), text("variant")};
 constexpr TableForm kCacheTables[] = {{"entries", kCacheEntryColumns, nullptr, false}};
 
 constexpr MemberForm kProfileColumns[] = {integer("index"),

@@ -19,7 +19,7 @@
 #include "planner/moe/plan_moe.hpp"
 #include "planner/moe/soundness.hpp"
 #include "runtime/jit/compiler.hpp"
-#include "runtime/jit/launch_memo.hpp"
+#include "runtime/jit/launch_resolver.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace {

@@ -107,6 +107,46 @@ TEST_CASE("a kernel that does not compile answers no, with its name, line and th
   CHECK(contains(output.out, "DOES NOT BUILD"));
   CHECK(contains(output.out, "kernels/arena/fill.cu(3)"));
   CHECK(contains(output.out, "nonsense"));
+  const Json log =
+      Json::parse(run_moeplan(std::string(kCompile) + "--no-cache -o json", "", kernels.environment())
+                      .out)["compiler_log"];
+  CHECK(contains(log.dump(), "nonsense"));
+  // The note names the folder: a forgotten variable must not look like the shipped kernels.
+  CHECK(contains(output.out, "MOEPLAN_KERNEL_DIR"));
+}
+
+TEST_CASE(
+    "a mistake in the config is told ahead of a missing compiler, and both as JSON where that is asked for") {
+  const std::string none = "MOEPLAN_NVRTC=/nowhere/libnvrtc.so.13";
+  CHECK(run_moeplan("compile -c /nowhere.json", "", none).exit_code == 3);
+  const Output output = run_moeplan(std::string(kCompile) + "-o json", "", none);
+  CHECK(output.exit_code == 4);
+  CHECK(Json::parse(output.out)["errors"][0]["code"] == "no_nvrtc");
+}
+
+TEST_CASE("plans without kernels of ours are named in the verdict and as warnings") {
+  if (!has_nvrtc()) return;
+  const std::string mixed = "compile -c configs/glm52-mixed325.json --arch sm_120 --no-cache -q ";
+  const Output output = run_moeplan(mixed);
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.out, "no kernels for "));
+  CHECK(run_moeplan(mixed + "--fail-on warning").exit_code == 1);
+}
+
+TEST_CASE("an architecture named twice is compiled once") {
+  if (!has_nvrtc()) return;
+  const Output output = run_moeplan("compile -c configs/glm52.json --arch sm_120,sm_120 --no-cache -q");
+  CHECK(contains(output.out, "BUILDS for sm_120 · 10 kernels"));
+}
+
+TEST_CASE("a question about a cache that is not there makes none") {
+  const TemporaryFolder folder;
+  for (const char* action : {"info", "verify", "clear"}) {
+    const Output output = run_moeplan(std::string("cache ") + action, "", cache_in(folder));
+    CHECK(output.exit_code == 0);
+    CHECK(contains(output.out, "no cache is there yet"));
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("a kernel that spills registers answers no") {
@@ -126,7 +166,9 @@ TEST_CASE("a kernel that spills registers answers no") {
   const Json report = Json::parse(output.out);
   CHECK(report["builds"] == false);
   CHECK(report["totals"]["spilling"] == 1);
-  CHECK(report["findings"][0]["rule"] == "spills");
+  CHECK(contains(output.out, "\"rule\": \"spills\""));
+  CHECK(contains(run_moeplan(std::string(kCompile) + "--no-cache -q", "", kernels.environment()).out,
+                 "SPILLS for sm_120"));
 }
 
 TEST_CASE("a kernel that takes more shared memory than the device has answers no, with both figures") {
@@ -143,8 +185,9 @@ TEST_CASE("a kernel that takes more shared memory than the device has answers no
   // The arena's own kernels take none: the limit meets the one that does.
   const Output output =
       run_moeplan(std::string(kCompile) + "--no-cache" + limit + "38000", "", kernels.environment());
-  CHECK(output.exit_code != 0);
-  CHECK(contains(output.out + output.err, "40,000 B of shared memory a block, 38,000 B are to be had"));
+  CHECK(output.exit_code == 1);
+  CHECK(contains(output.out, "DOES NOT FIT"));
+  CHECK(contains(output.out, "40,000 B of shared memory a block, 38,000 B are to be had"));
 }
 
 TEST_CASE("what cannot be answered is an error, never an empty success") {
@@ -162,7 +205,7 @@ TEST_CASE("what cannot be answered is an error, never an empty success") {
   CHECK(none.exit_code == 3);
   CHECK(contains(none.err, "nothing to compile"));
   const Output unstated = run_moeplan("compile -c - --no-cache", plan);
-  CHECK(unstated.exit_code == 2);
+  CHECK(unstated.exit_code == 3);
   CHECK(contains(unstated.err, "compute_capability"));
   CHECK(contains(unstated.err, "--arch"));
 }
