@@ -37,6 +37,13 @@ inline u32 match_any(int value) {
   return lanes;
 }
 
+// The low 32 bits of (high, low) shifted right by shift modulo 32.
+inline u32 funnel_right(u32 low, u32 high, u32 shift) {
+  u32 word;
+  asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "r"(shift));
+  return word;
+}
+
 // How many bits are set.
 inline int population(u32 bits) {
   int count;

@@ -22,6 +22,12 @@ struct RoutePackArguments {
   i64 blocks;           // of block_expert_ids, that are written
 };
 
+// Powers of two by which the decoder of 3 bits multiplies: unknown to the compiler, they stay
+// multiplications.
+struct StateFactors {
+  unsigned by_1 = 1u << 1, by_3 = 1u << 3, by_4 = 1u << 4, by_7 = 1u << 7, by_10 = 1u << 10, by_13 = 1u << 13;
+};
+
 struct FusedTrellisArguments {
   const HalfBits* x;  // a row a token
   const unsigned char* w13;
@@ -44,6 +50,7 @@ struct FusedTrellisArguments {
   i64 experts;          // of the weights; blocks of others are left out
   i64 gate_suh_stride;  // from an expert's row to the next; 0: one row for all
   i64 up_suh_stride;
+  StateFactors state_factors;
 };
 
 struct TopKSumArguments {

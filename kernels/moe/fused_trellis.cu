@@ -38,6 +38,15 @@ constexpr int kRowChunks = TILE_K / 8;  // 16-byte chunks of a row of a stage
 static_assert(BLOCK % 8 == 0 && TILE_K % 32 == 0 && TILE_N % (16 * kWarps) == 0);
 static_assert(kRowChunks % 8 == 0, "the swizzle moves chunks within eight");
 
+// Small blocks leave room for an output tile beside the stages: then copies go on while a tile is stored, and
+// FC2, whose K is short, takes several tiles in a run.
+constexpr bool kOutputTakesStages = kShared.output == kShared.stages;
+constexpr int kFc2Run = kOutputTakesStages ? 1 : 3;
+constexpr int kStepsAtATime = BLOCK <= 16 ? 2 : 1;
+
+constexpr i64 kTileBytes = trellis_tile_bytes(BITS);
+constexpr i64 kTilePitch = TILE_N / 16 * kTileBytes;  // from one tile of TILE_N columns to the next
+
 struct alignas(16) Chunk {
   unsigned a, b, c, d;
 };
@@ -173,10 +182,21 @@ inline void load_rows(const FusedTrellisArguments& args, int route_block) {
   }
 }
 
-// Starts the copies of step number `step` over K.
-inline void fetch_stage(const Product& product, unsigned char* stage, int step) {
+// Groups of 8 rows that hold a route: padding stands behind the routes, and groups of padding alone are left
+// out.
+inline int live_groups() {
+  int groups = 0;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) groups += shared_rows()[8 * group] >= 0;
+  return groups;
+}
+
+// Starts the copies of step number `step` over K, of `Live` groups of rows and of the tile at `weights`.
+template <int Live>
+inline void fetch_stage(const Product& product, const unsigned char* weights, unsigned char* stage,
+                        int step) {
 #pragma unroll 1
-  for (int i = thread_id(); i < BLOCK * kRowChunks; i += kThreads) {
+  for (int i = thread_id(); i < Live * 8 * kRowChunks; i += kThreads) {
     const int row = i / kRowChunks, chunk = i % kRowChunks;
     const int route = shared_rows()[row];
     const HalfBits* from =
@@ -188,20 +208,21 @@ inline void fetch_stage(const Product& product, unsigned char* stage, int step) 
 #pragma unroll 1
   for (int i = thread_id(); i < TILE_K / 16 * kRunChunks; i += kThreads) {
     const int run = i / kRunChunks, chunk = i % kRunChunks;
-    const unsigned char* from =
-        product.weights + i64{step * (TILE_K / 16) + run} * product.weight_pitch + chunk * 16;
+    const unsigned char* from = weights + i64{step * (TILE_K / 16) + run} * product.weight_pitch + chunk * 16;
     ptx::copy_async(stage + kShared.weights + i * 16, from, 16);
   }
 }
 
 // Sums of a warp: [i][g] are the 16 columns of its tile i by the 8 rows of group g, as multiply_add has them.
-using Sums = float[kWarpTiles][kGroups][4];
+template <int Live>
+using Sums = float[kWarpTiles][Live][4];
 
-inline void multiply_stage(Sums& sums, unsigned char* stage) {
+template <int Live>
+inline void multiply_stage(Sums<Live>& sums, unsigned char* stage, const StateFactors& factors) {
   const int lane = lane_id();
   const unsigned* words = reinterpret_cast<const unsigned*>(stage + kShared.weights);
-// Not unrolled: with several steps in flight the decoders' registers do not fit.
-#pragma unroll 1
+// Large blocks have no registers for the decoders of several steps at a time.
+#pragma unroll kStepsAtATime
   for (int k = 0; k < TILE_K / 16; k += 2) {
     // The weights are the operand of 16 rows: every lane decodes what it multiplies, once for all rows.
     unsigned weights[2][kWarpTiles][4];
@@ -210,13 +231,13 @@ inline void multiply_stage(Sums& sums, unsigned char* stage) {
 #pragma unroll
       for (int i = 0; i < kWarpTiles; ++i) {
         const int tile = (k + half) * (TILE_N / 16) + warp_id() * kWarpTiles + i;
-        decode_tile<BITS, kCodebook>(weights[half][i], words + tile * kTileWords, lane);
+        decode_tile<BITS, kCodebook>(weights[half][i], words + tile * kTileWords, lane, factors);
       }
     }
     // Rows of all groups are swizzled alike, so that one address serves them.
     const unsigned char* chunk = activation_chunk(stage, lane % 8, 2 * k + lane / 8);
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
+    for (int group = 0; group < Live; ++group) {
       unsigned rows[4];  // 8 rows by 32 of K
       ptx::load_matrices(rows, chunk + group * 8 * kRowChunks * 16);
 #pragma unroll
@@ -229,13 +250,14 @@ inline void multiply_stage(Sums& sums, unsigned char* stage) {
 }
 
 // Rounds the sums and turns them, through shared memory, into rows.
-inline void store_sums(const Product& product, const Sums& sums) {
-  HalfBits* tile = reinterpret_cast<HalfBits*>(shared_stage(0));
+template <int Live>
+inline void store_sums(const Product& product, const Sums<Live>& sums) {
+  HalfBits* tile = reinterpret_cast<HalfBits*>(ptx::dynamic_shared() + kShared.output);
   const int lane = lane_id();
 #pragma unroll
   for (int i = 0; i < kWarpTiles; ++i) {
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
+    for (int group = 0; group < Live; ++group) {
       const float(&d)[4] = sums[i][group];
       const int column = (warp_id() * kWarpTiles + i) * 16 + lane / 4;
       HalfBits* at = tile + (8 * group + 2 * (lane % 4)) * kShared.output_pitch + column;
@@ -248,7 +270,7 @@ inline void store_sums(const Product& product, const Sums& sums) {
   }
   ptx::block_sync();
   constexpr int kChunks = TILE_N / 8;
-  for (int i = thread_id(); i < BLOCK * kChunks; i += kThreads) {
+  for (int i = thread_id(); i < Live * 8 * kChunks; i += kThreads) {
     const int row = i / kChunks, chunk = i % kChunks;
     const int route = shared_rows()[row];
     if (route < 0) continue;
@@ -257,48 +279,79 @@ inline void store_sums(const Product& product, const Sums& sums) {
   }
 }
 
-// One item. The block's rows are noted; behind it shared memory is free again.
-inline void multiply(const Product& product) {
-  const int steps = static_cast<int>(product.depth / TILE_K);
-  Sums sums = {};
-#pragma unroll
-  for (int step = 0; step < STAGES - 1; ++step) {
-    if (step < steps) fetch_stage(product, shared_stage(step), step);
+// One item: `tiles` tiles side by side, whose copies follow each other without a pause. The block's rows are
+// noted; behind it shared memory is free again.
+template <int Live>
+inline void multiply(Product product, int run_tiles, const StateFactors& factors) {
+  const int tiles = kOutputTakesStages ? 1 : run_tiles;
+  const int steps = static_cast<int>(product.depth / TILE_K), all_steps = tiles * steps;
+  const unsigned char* weights = product.weights;  // of the tile that is copied
+  int skipped = 0;                                 // steps of the tiles before it
+  const auto fetch = [&](int at) {
+    if (at < all_steps) {
+      if (!kOutputTakesStages && at - skipped == steps) {
+        skipped = at;
+        weights += kTilePitch;
+      }
+      fetch_stage<Live>(product, weights, shared_stage(at % STAGES), at - skipped);
+    }
     ptx::commit_copies();
+  };
+  for (int at = 0; at < STAGES - 1; ++at) fetch(at);
+  int at = 0;
+  for (int tile = 0; tile < tiles; ++tile) {
+    Sums<Live> sums = {};
+    for (int step = 0; step < steps; ++step, ++at) {
+      ptx::wait_copies<STAGES - 2>();
+      // All copies of this step are there, and no thread reads the stage of the step before.
+      ptx::block_sync();
+      fetch(at + STAGES - 1);
+      multiply_stage<Live>(sums, shared_stage(at % STAGES), factors);
+    }
+    if constexpr (kOutputTakesStages) {
+      ptx::wait_copies<0>();
+      ptx::block_sync();
+    }
+    store_sums<Live>(product, sums);
+    product.output += TILE_N;
   }
-  for (int step = 0; step < steps; ++step) {
-    ptx::wait_copies<STAGES - 2>();
-    ptx::block_sync();  // all copies of this step are there, and no thread reads the stage of the step before
-    const int ahead = step + STAGES - 1;
-    if (ahead < steps) fetch_stage(product, shared_stage(ahead % STAGES), ahead);
-    ptx::commit_copies();
-    multiply_stage(sums, shared_stage(step % STAGES));
-  }
-  ptx::wait_copies<0>();
-  ptx::block_sync();
-  store_sums(product, sums);
   ptx::block_sync();
 }
 
-// Calls multiply for every pair of a route block and one of `column_tiles` tiles that is this block's.
+// All groups of rows, or the first half of them where no more are live: code of its own each, without
+// branches between multiplications.
+inline void multiply_live(const Product& product, int tiles, const StateFactors& factors) {
+  constexpr int kHalf = kGroups / 2;
+  // The decoders of 5 and 6 bits leave large blocks no registers for a second version.
+  constexpr bool kHasHalf = kHalf > 0 && (BITS <= 4 || BLOCK < 64);
+  if constexpr (kHasHalf) {
+    if (live_groups() <= kHalf) return multiply<kHalf>(product, tiles, factors);
+  }
+  multiply<kGroups>(product, tiles, factors);
+}
+
+// Calls multiply for every pair of a route block and a run of `run` of the `column_tiles` tiles that is this
+// block's.
 template <class MakeProduct>
-inline void multiply_all(const FusedTrellisArguments& args, int column_tiles, MakeProduct make_product) {
-  const int items = packed_slots(args) / BLOCK * column_tiles;
+inline void multiply_all(const FusedTrellisArguments& args, int column_tiles, int run,
+                         MakeProduct make_product) {
+  const int runs = (column_tiles + run - 1) / run;
+  const int items = packed_slots(args) / BLOCK * runs;
   for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
-    const int route_block = item / column_tiles;
+    const int route_block = item / runs;
     const int expert = args.block_expert_ids[route_block];
     if (expert < 0 || expert >= args.experts) continue;
     load_rows(args, route_block);
     ptx::block_sync();
-    multiply(make_product(expert, item % column_tiles));
+    const int first = item % runs * run;
+    const int tiles = static_cast<int>(min_of(run, column_tiles - first));
+    multiply_live(make_product(expert, first), tiles, args.state_factors);
   }
 }
 
-constexpr i64 kTileBytes = trellis_tile_bytes(BITS);
-
 inline void multiply_fc1(const FusedTrellisArguments& args) {
   const int half_tiles = static_cast<int>(args.intermediate / TILE_N);
-  multiply_all(args, 2 * half_tiles, [&](i64 expert, int column_tile) {
+  multiply_all(args, 2 * half_tiles, 1, [&](i64 expert, int column_tile) {
     const int half = column_tile / half_tiles;  // 0: gate, 1: up; a tile lies in one of them
     const i64 column = column_tile % half_tiles * TILE_N;
     const i64 pitch = args.intermediate / 16 * kTileBytes;
@@ -313,7 +366,7 @@ inline void multiply_fc1(const FusedTrellisArguments& args) {
 }
 
 inline void multiply_fc2(const FusedTrellisArguments& args) {
-  multiply_all(args, static_cast<int>(args.hidden / TILE_N), [&](i64 expert, int column_tile) {
+  multiply_all(args, static_cast<int>(args.hidden / TILE_N), kFc2Run, [&](i64 expert, int column_tile) {
     const i64 column = i64{column_tile} * TILE_N;
     const i64 pitch = args.hidden / 16 * kTileBytes;
     return Product{.activations = args.intermediate_cache2,
@@ -327,9 +380,9 @@ inline void multiply_fc2(const FusedTrellisArguments& args) {
 
 }  // namespace
 
-// At most 128 registers, so that two blocks fit a multiprocessor: a plan's grid of a block for each of its
+// Registers for two blocks a multiprocessor at least: a plan's grid of a block for each of its
 // multiprocessors is resident on a device that has half as many.
-extern "C" __global__ void __launch_bounds__(kThreads, 2)
+extern "C" __global__ void __launch_bounds__(kThreads, fused_blocks_per_sm(BLOCK))
     fused_trellis(const __grid_constant__ FusedTrellisArguments args) {
   const GridBarrier barrier{args.barrier, args.barrier + 1};
   rotate_inputs(args);

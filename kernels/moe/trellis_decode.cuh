@@ -3,6 +3,7 @@
 // does. The stream is a ring, so that the first weights reach back into its end.
 #pragma once
 
+#include "kernels/moe/arguments.hpp"
 #include "kernels/ptx.cuh"
 #include "planner/moe/kernel_geometry.hpp"
 
@@ -29,11 +30,28 @@ inline unsigned weights_of(unsigned state0, unsigned state1) {
   }
 }
 
+// The states of a lane's eight weights of 3 bits, from the two words that its window ends in. A shift left by
+// a multiplication runs in the pipe of the multiplications, which has room where the shifts' has none; a
+// constant factor would be turned back into a shift, so the factors are arguments of the launch.
+inline void states_of_3_bits(unsigned (&states)[8], unsigned before, unsigned word, unsigned shift,
+                             const StateFactors& factors) {
+  const unsigned low = ptx::funnel_right(word, before, shift);
+  const unsigned high = ptx::funnel_right(word, before, shift + 5);
+  states[0] = high >> 16;
+  states[1] = high * factors.by_3 >> 16;
+  states[2] = low * factors.by_1 >> 16;
+  states[3] = low * factors.by_4 >> 16;
+  states[4] = low * factors.by_7 >> 16;
+  states[5] = low * factors.by_10 >> 16;
+  states[6] = low * factors.by_13 >> 16;
+  states[7] = low & 0xFFFFu;
+}
+
 // The lane's eight weights 8 * lane + j of the tile as the operand `a` of multiply_add: row n of the operand
 // is column n of the weights. j counts k, k+1, k+8, k+9 of column n, then those of column n + 8, so that the
 // operand's registers are pairs 0, 2, 1, 3.
 template <int Bits, Codebook Book>
-inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane) {
+inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane, const StateFactors& factors) {
   constexpr int kWords = 8 * Bits;
   // States of as many weights as fit two words wherever the window ends.
   constexpr int kWindow = Bits <= 4 ? 8 : 4;
@@ -42,15 +60,21 @@ inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane) {
   for (int first = 0; first < 8; first += kWindow) {
     const int end = (8 * lane + first + kWindow) * Bits;  // of the window, in bits of the stream
     const int last = (end - 1) / 32;                      // the word it ends in
-    const unsigned long long pair =
-        static_cast<unsigned long long>(words[last == 0 ? kWords - 1 : last - 1]) << 32 | words[last];
-    const unsigned long long window = pair >> (32 * (last + 1) - end);
+    const unsigned shift = static_cast<unsigned>(32 * (last + 1) - end);
+    const unsigned before = words[last == 0 ? kWords - 1 : last - 1], word = words[last];
+    unsigned states[kWindow];
+    if constexpr (Bits == 3) {
+      states_of_3_bits(states, before, word, shift, factors);
+    } else {
+      const unsigned long long window =
+          static_cast<unsigned long long>(before >> shift) << 32 | ptx::funnel_right(word, before, shift);
 #pragma unroll
-    for (int j = 0; j < kWindow; j += 2) {
-      const unsigned state0 = static_cast<unsigned>(window >> (kWindow - 1 - j) * Bits) & 0xFFFFu;
-      const unsigned state1 = static_cast<unsigned>(window >> (kWindow - 2 - j) * Bits) & 0xFFFFu;
-      a[kRegister[(first + j) / 2]] = weights_of<Book>(state0, state1);
+      for (int j = 0; j < kWindow; ++j)
+        states[j] = static_cast<unsigned>(window >> (kWindow - 1 - j) * Bits) & 0xFFFFu;
     }
+#pragma unroll
+    for (int j = 0; j < kWindow; j += 2)
+      a[kRegister[(first + j) / 2]] = weights_of<Book>(states[j], states[j + 1]);
   }
 }
 

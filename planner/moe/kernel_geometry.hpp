@@ -39,6 +39,9 @@ enum class Codebook { three_instructions, mcg, mul1 };
 constexpr i64 kFusedThreads = 256;
 constexpr i64 kFusedWarps = kFusedThreads / 32;
 
+// Blocks of it that a multiprocessor is to hold: registers are handed out for so many.
+constexpr int fused_blocks_per_sm(i64 block) { return block <= 16 ? 3 : 2; }
+
 // What one step of a block multiplies: `block` rows by tile_k by tile_n, `stages` steps in flight.
 struct TrellisTile {
   i64 block;
@@ -56,10 +59,11 @@ constexpr i64 kOutputPadding = 8;  // halves
 
 struct TrellisShared {
   i64 rows;          // the route of each row, ints
-  i64 stages;        // the first stage; the output tile takes their place when all are multiplied
+  i64 stages;        // the first stage
   i64 stage_bytes;   // from one stage to the next
   i64 activations;   // in a stage: block x tile_k halves, chunks of 8 swizzled
   i64 weights;       // in a stage: tile_k/16 x tile_n/16 Trellis tiles
+  i64 output;        // the output tile
   i64 output_pitch;  // halves
   i64 bytes;
 };
@@ -71,7 +75,10 @@ constexpr TrellisShared trellis_shared(const TrellisTile& tile) {
   s.weights = s.activations + tile.block * tile.tile_k * 2;
   s.stage_bytes = s.weights + tile.tile_k / 16 * (tile.tile_n / 16) * trellis_tile_bytes(tile.bits);
   s.output_pitch = tile.tile_n + kOutputPadding;
-  s.bytes = s.stages + max_of(tile.stages * s.stage_bytes, tile.block * s.output_pitch * 2);
+  // The output tile of a large block takes the stages' place when all are multiplied.
+  const i64 stages_end = s.stages + tile.stages * s.stage_bytes;
+  s.output = tile.block <= 16 ? stages_end : s.stages;
+  s.bytes = max_of(stages_end, s.output + tile.block * s.output_pitch * 2);
   return s;
 }
 
@@ -82,7 +89,7 @@ constexpr i64 kFewestTrellisBits = 3, kMostTrellisBits = 6;
 // step, so blocks of 8 and 16 take 128 of K a step, larger ones 64. Four stages keep three steps of weights
 // on their way.
 constexpr TrellisTile trellis_tile(i64 block, i64 bits) {
-  return {block, bits, block <= 16 ? 128 : 64, kHadamardBlock, 4};
+  return {block, bits, block <= 16 ? 128 : 64, kHadamardBlock, block == 8 ? 3 : 4};
 }
 
 }  // namespace moeplan

@@ -150,6 +150,10 @@ LaunchBackend Launcher::backend(Compiler& compiler, i64 threads, Progress progre
   return {.compile = compile, .load = load, .is_capturing = is_capturing};
 }
 
+Grid Launcher::resident_grid(const ReadyKernel& kernel, i64 blocks) const {
+  return {.x = max_of(1, min_of(blocks, kernel.resident_blocks_per_sm * state_->gpu.sm_count))};
+}
+
 Status Launcher::launch(const ReadyKernel& kernel, Grid grid, void** arguments, void* stream) const {
   if (kernel.has_grid_barrier) {
     const Residency residency{kernel.resident_blocks_per_sm, state_->gpu.sm_count, kernel.residency_limit};

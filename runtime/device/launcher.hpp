@@ -56,6 +56,10 @@ class Launcher {
   // Compiles with `compiler`, which has to outlive it, for this GPU, on at most `threads` threads.
   LaunchBackend backend(Compiler& compiler, i64 threads, Progress progress = nullptr) const;
 
+  // Of `blocks` blocks of a kernel with a grid barrier, as many as can be resident: work that any number of
+  // blocks can share.
+  Grid resident_grid(const ReadyKernel& kernel, i64 blocks) const;
+
   // `arguments`: the address of each argument of the kernel. Error `grid_not_resident`: the kernel has a grid
   // barrier and more blocks than can be resident at once.
   Status launch(const ReadyKernel& kernel, Grid grid, void** arguments, void* stream) const;

@@ -10,7 +10,12 @@
 namespace moeplan {
 namespace {
 
-constexpr i64 kBlocksPerSm = 1;
+// Blocks of threads a multiprocessor: several, so that some decode while others wait, but no more than have
+// items of FC1, of which blocks side by side would share a multiprocessor while others stand idle.
+i64 blocks_per_sm(const TrellisPlan& plan, i64 block, i64 routes) {
+  const i64 items = min_of(routes, plan.experts) * (2 * plan.intermediate / kHadamardBlock);
+  return max_of(1, min_of(fused_blocks_per_sm(block), items / plan.multiprocessors / 2));
+}
 
 // Kernels count items of one phase (slots by blocks of 128 columns at most) in 32 bits, and step past the
 // last one by a grid's warps at most.
@@ -150,7 +155,7 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
                                        .slots = slots,
                                        .blocks = blocks}};
   launches.fused = {.variant = fused_variant(plan, need.block_size),
-                    .grid = plan.multiprocessors * kBlocksPerSm,
+                    .grid = plan.multiprocessors * blocks_per_sm(plan, need.block_size, routes),
                     .arguments = {.x = inputs.x,
                                   .w13 = weights.w13,
                                   .w2 = weights.w2,

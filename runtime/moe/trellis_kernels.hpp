@@ -94,7 +94,7 @@ struct TrellisInputs {
 template <class Arguments>
 struct KernelLaunch {
   KernelVariant variant;
-  i64 grid = 1;  // blocks
+  i64 grid = 1;  // blocks; of the fused kernel at most, fewer do as well
   Arguments arguments;
 };
 

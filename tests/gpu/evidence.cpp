@@ -1,5 +1,5 @@
 // moeplan_evidence NAME --out FILE: runs a record's work on the GPU of this machine and writes what it
-// showed. Plans are those of configs/glm52.json in the working folder. Exits with 0 for PASS, 1 for FAIL, 2
+// showed. Plans are those of a config of configs/ in the working folder. Exits with 0 for PASS, 1 for FAIL, 2
 // for a wrong command line, 3 without the config, 4 without a GPU.
 #include <cmath>
 #include <fstream>
@@ -43,21 +43,25 @@ namespace {
 struct Record {
   std::string_view name;
   Result<Evidence> (*run)(const RecordContext&);
+  const char* config;  // whose decode and prefill plans it is about
   std::string_view what;
 };
 
 constexpr Record kRecords[] = {
-    {"arena_guards", record_arena_guards, "stray bytes caught at every edge; speed of fill and scan"},
-    {"launch_capture", record_launch_capture, "misses under capture, replays, and the cost of a launch"},
+    {"arena_guards", record_arena_guards, "configs/glm52.json",
+     "stray bytes caught at every edge; speed of fill and scan"},
+    {"launch_capture", record_launch_capture, "configs/glm52.json",
+     "misses under capture, replays, and the cost of a launch"},
+    {"trellis_speed", record_trellis_speed, "configs/glm52-e160.json",
+     "a layer's time at 1 to 3,072 tokens, replayed as a graph"},
 };
 
 enum RecordExit { kPass = 0, kFail = 1, kUsage = 2, kNoConfig = 3, kNoGpu = 4 };
 
-constexpr const char* kConfig = "configs/glm52.json";
-
-const MoeLayout* plan_named(const PlannedConfig& planned, std::string_view id) {
+std::optional<RecordPlan> plan_named(const PlannedConfig& planned, std::string_view id) {
   const auto found = std::ranges::find(planned.plans, id, &PlannedRequest::id);
-  return found == planned.plans.end() ? nullptr : found->moe();
+  if (found == planned.plans.end() || !found->moe()) return std::nullopt;
+  return RecordPlan{found->origin.request.moe, *found->moe()};
 }
 
 // What every record says of the machine and of the kernels that were compiled for it.
@@ -65,7 +69,7 @@ Status complete(Evidence& evidence, const Record& record, const Gpu& gpu) {
   const GpuProfile& profile = gpu.launcher.gpu();
   evidence.name = record.name;
   evidence.command = concat("./dev evidence ", record.name);
-  evidence.config = Digest{kConfig, sha256_hex(read_file(kConfig))};
+  evidence.config = Digest{record.config, sha256_hex(read_file(record.config))};
   evidence.device = {.name = profile.name,
                      .compute_capability = profile.compute_capability,
                      .sm_count = profile.sm_count,
@@ -88,11 +92,12 @@ int write(const Record& record, const std::string& file) {
     std::cerr << gpu.error().message << "; " << gpu.error().help << "\n";
     return kNoGpu;
   }
-  const PlannedConfig planned = plan_config(read_config(kConfig, {}));
-  const MoeLayout* decode = plan_named(planned, "decode");
-  const MoeLayout* prefill = plan_named(planned, "prefill");
+  const PlannedConfig planned = plan_config(read_config(record.config, {}));
+  const auto decode = plan_named(planned, "decode");
+  const auto prefill = plan_named(planned, "prefill");
   if (!decode || !prefill) {
-    std::cerr << "no plans can be made of " << kConfig << "; run it where the source tree's configs/ lies\n";
+    std::cerr << "no plans can be made of " << record.config
+              << "; run it where the source tree's configs/ lies\n";
     return kNoConfig;
   }
   auto evidence = record.run({**gpu, *decode, *prefill});

@@ -79,9 +79,12 @@ Graph::~Graph() {
   if (executable_) (void)cudaGraphExecDestroy(executable_);
 }
 
+Status Graph::queue(cudaStream_t stream) const {
+  return check_cuda(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch");
+}
+
 Status Graph::replay(cudaStream_t stream) const {
-  if (const Status launched = check_cuda(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch"); !launched)
-    return launched;
+  if (const Status queued = queue(stream); !queued) return queued;
   return check_cuda(cudaStreamSynchronize(stream), "replaying a graph");
 }
 

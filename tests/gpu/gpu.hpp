@@ -69,6 +69,8 @@ class Graph {
   }
   ~Graph();
   Status replay(cudaStream_t stream) const;
+  // Without waiting for it.
+  Status queue(cudaStream_t stream) const;
 
  private:
   explicit Graph(cudaGraphExec_t executable) : executable_(executable) {}

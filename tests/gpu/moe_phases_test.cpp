@@ -195,7 +195,10 @@ template <class Arguments>
 void launch(const KernelLaunch<Arguments>& launch) {
   const ReadyKernel* kernel = must(resolver().find(launch.variant, {}));
   CHECK(kernel->resources.spill_store_bytes + kernel->resources.spill_load_bytes == 0);
-  must(gpu().launcher.launch(*kernel, {.x = launch.grid}, launch.arguments, nullptr));
+  const Launcher& launcher = gpu().launcher;
+  const Grid grid =
+      kernel->has_grid_barrier ? launcher.resident_grid(*kernel, launch.grid) : Grid{.x = launch.grid};
+  must(launcher.launch(*kernel, grid, launch.arguments, nullptr));
 }
 
 // What the arena holds behind a launch, tensor by tensor.

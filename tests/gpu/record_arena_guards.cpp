@@ -48,7 +48,7 @@ bool are_all_caught(const EvidenceSamples& samples) {
 
 Status record_plants(Evidence& evidence, const RecordContext& context, LaunchResolver& resolver) {
   for (const GuardMode mode : {GuardMode::strict, GuardMode::packed}) {
-    auto arena = DeviceArena::create(placed(context.decode, mode), resolver, context.gpu.launcher);
+    auto arena = DeviceArena::create(placed(context.decode.layout, mode), resolver, context.gpu.launcher);
     if (!arena) return arena.error();
     for (const Side side : {Side::before, Side::behind}) {
       auto caught = plant(*arena, side);
@@ -67,7 +67,7 @@ Status record_plants(Evidence& evidence, const RecordContext& context, LaunchRes
 
 Status record_speed(Evidence& evidence, const RecordContext& context, LaunchResolver& resolver) {
   auto arena =
-      DeviceArena::create(placed(context.prefill, GuardMode::packed), resolver, context.gpu.launcher);
+      DeviceArena::create(placed(context.prefill.layout, GuardMode::packed), resolver, context.gpu.launcher);
   if (!arena) return arena.error();
   const i64 bytes = arena->placement().allocation_bytes;
   const ArenaPattern pattern = kArenaRounds[0];

@@ -112,7 +112,8 @@ Result<Evidence> record_launch_capture(const RecordContext& context) {
   LaunchResolver resolver = gpu.resolver();
   if (const Status resolved = resolver.resolve(kArenaKernels); !resolved) return resolved.error();
   resolver.freeze();
-  const auto arena = DeviceArena::create(placed(context.decode, GuardMode::packed), resolver, gpu.launcher);
+  const auto arena =
+      DeviceArena::create(placed(context.decode.layout, GuardMode::packed), resolver, gpu.launcher);
   if (!arena) return arena.error();
   if (const Status done = record_replay(evidence, resolver, *arena); !done) return done.error();
   if (const Status done = record_find(evidence, resolver); !done) return done.error();

@@ -10,17 +10,26 @@
 
 namespace moeplan::test {
 
-// The GPU, and the plans that a deployment's config makes.
+// A plan of the record's config.
+struct RecordPlan {
+  MoeRequest request;
+  MoeLayout layout;
+};
+
+// The GPU, and the plans that the record's config makes.
 struct RecordContext {
   Gpu& gpu;
-  MoeLayout decode;
-  MoeLayout prefill;
+  RecordPlan decode;
+  RecordPlan prefill;
 };
 
 // Guards of the decode plan catch a byte at every edge; how fast fill and scan run.
 Result<Evidence> record_arena_guards(const RecordContext& context);
 // Captured launches: what was not resolved is refused, replays equal eager launches, and what a launch costs.
 Result<Evidence> record_launch_capture(const RecordContext& context);
+
+// How long the launches of a Trellis layer take, planned for this GPU's own multiprocessors.
+Result<Evidence> record_trellis_speed(const RecordContext& context);
 
 inline i64 median(std::vector<i64> values) {
   MOEPLAN_CHECK(!values.empty(), "the median of nothing");

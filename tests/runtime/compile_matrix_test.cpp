@@ -34,6 +34,7 @@ void check_architecture(const char* name) {
     const i64 shared = shared_bytes_of(variants[i]) + resources.static_shared_bytes;
     CHECK(resources.spill_store_bytes == 0);
     CHECK(resources.spill_load_bytes == 0);
+    CHECK(resources.stack_bytes == 0);  // an array that is indexed at run time lies in memory
     CHECK(shared <= kSharedLimit);
     CHECK(resident_blocks(*find_architecture(name), resources.registers, row.threads, shared) >= 1);
     if (row.has_grid_barrier) CHECK(resources.registers <= kRegistersOfGridBarriers);
