@@ -143,8 +143,8 @@ inline unsigned char* shared_stage(int stage) {
   return ptx::dynamic_shared() + kShared.stages + stage * kShared.stage_bytes;
 }
 
-// Where a chunk of a stage's row lies: rows are 8 chunks apart, so without the swizzle the same chunk of eight
-// rows, which one matrix load reads, would share its banks.
+// Where a chunk of a stage's row lies: rows are 8 chunks apart, so without the swizzle the same chunk of
+// eight rows, which one matrix load reads, would share its banks.
 //
 //   row 0   0 1 2 3 4 5 6 7
 //   row 1   1 0 3 2 5 4 7 6
@@ -183,13 +183,14 @@ inline void fetch_stage(const Product& product, const Tile& tile, unsigned char*
 #pragma unroll 1
   for (int i = thread_id(); i < kRuns * kWeightChunks; i += kThreads) {
     const int run = step * kRuns + i / kWeightChunks;
-    ptx::copy_async(stage + kShared.weights + i * 16, tile.weights + run * run_bytes + i % kWeightChunks * 16, 16);
+    ptx::copy_async(stage + kShared.weights + i * 16, tile.weights + run * run_bytes + i % kWeightChunks * 16,
+                    16);
   }
 #pragma unroll 1
   for (int i = thread_id(); i < kRuns * kScaleChunks; i += kThreads) {
     const int run = step * kRuns + i / kScaleChunks;
-    ptx::copy_async(stage + kShared.scales + i * 16, tile.scales + run * product.columns + i % kScaleChunks * 16,
-                    16);
+    ptx::copy_async(stage + kShared.scales + i * 16,
+                    tile.scales + run * product.columns + i % kScaleChunks * 16, 16);
   }
 }
 
@@ -199,9 +200,10 @@ using Sums = float[kGroups][4];
 inline void multiply_stage(Sums& sums, unsigned char* stage) {
   constexpr int kTileRow = TILE_N / kPackedTileColumns * kPackedTileBytes;
   const int lane = lane_id(), warp = warp_id();
-  // A lane's four words of a 16x64 tile belong to four warps. Its scales are eight bytes: columns 0, 16, 8, 24
-  // behind its first one, then those 32 further on.
-  const unsigned char* words = stage + kShared.weights + warp / 4 * kPackedTileBytes + (lane * 4 + warp % 4) * 4;
+  // A lane's four words of a 16x64 tile belong to four warps. Its scales are eight bytes: columns 0, 16, 8,
+  // 24 behind its first one, then those 32 further on.
+  const unsigned char* words =
+      stage + kShared.weights + warp / 4 * kPackedTileBytes + (lane * 4 + warp % 4) * 4;
   const unsigned char* scales =
       stage + kShared.scales + warp / 4 * kPackedTileColumns + lane / 4 * 8 + warp % 4 / 2 * 4;
 #pragma unroll

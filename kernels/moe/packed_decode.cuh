@@ -40,7 +40,8 @@ inline unsigned scale_weights(unsigned weights, unsigned scales) {
 template <bool Bfloat16>
 inline void decode_packed(unsigned (&a)[4], unsigned word, unsigned scales) {
   const unsigned both = raise_scales<Bfloat16>(scales);
-  const unsigned first = ptx::permute_bytes(both, both, 0x1010), second = ptx::permute_bytes(both, both, 0x3232);
+  const unsigned first = ptx::permute_bytes(both, both, 0x1010),
+                 second = ptx::permute_bytes(both, both, 0x3232);
   a[0] = scale_weights<Bfloat16>(raise_weights<Bfloat16>(word << 12), first);
   a[2] = scale_weights<Bfloat16>(raise_weights<Bfloat16>(word << 8), first);
   a[1] = scale_weights<Bfloat16>(raise_weights<Bfloat16>(word << 4), second);

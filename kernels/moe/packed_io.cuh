@@ -1,5 +1,5 @@
-// Numbers of the input and output type, which activations of packed plans have throughout: bf16 where IO_BF16,
-// else fp16.
+// Numbers of the input and output type, which activations of packed plans have throughout: bf16 where
+// IO_BF16, else fp16.
 #pragma once
 
 #include "kernels/moe/lanes.cuh"

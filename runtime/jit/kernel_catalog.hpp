@@ -14,7 +14,15 @@
 
 namespace moeplan {
 
-enum class KernelId : i64 { arena_fill, arena_scan, route_pack, fused_trellis, top_k_sum, fused_packed, route_sum };
+enum class KernelId : i64 {
+  arena_fill,
+  arena_scan,
+  route_pack,
+  fused_trellis,
+  top_k_sum,
+  fused_packed,
+  route_sum
+};
 
 inline constexpr int kMostDefines = 10;
 

@@ -45,7 +45,8 @@ bool is_reached(const LiveRuntime& runtime, int block_index, LiveRange tokens) {
 
 std::string missing_packed_kernels(const MoeRequest& request, const MoeLayout& layout) {
   const MoeWeights& weights = request.weights;
-  if (layout.weight_layout != WeightLayout::packed) return "this build's packed kernels run packed plans alone";
+  if (layout.weight_layout != WeightLayout::packed)
+    return "this build's packed kernels run packed plans alone";
   if (request.kind != MoeKind::tensor_parallel)
     return "this build has no packed kernels for expert-parallel plans";
   if (layout.scale_format != ScaleFormat::e4m3_k16)
@@ -168,37 +169,37 @@ PackedLaunches packed_launches(const PackedPlan& plan, i64 tokens, const PackedT
                                          .experts = runtime.experts,
                                          .slots = slots,
                                          .blocks = blocks}};
-  launches.fused = {.variant = fused_variant(plan, need.block_size),
-                    .grid = plan.multiprocessors * kBlocksPerSm,
-                    .arguments = {.x = inputs.x,
-                                  .w13 = weights.w13,
-                                  .w2 = weights.w2,
-                                  .w13_scales = weights.w13_scales,
-                                  .w2_scales = weights.w2_scales,
-                                  .w13_globals = weights.w13_globals,
-                                  .w2_globals = weights.w2_globals,
-                                  .topk_ids = inputs.topk_ids,
-                                  .expert_map = inputs.expert_map,
-                                  .topk_weights = inputs.topk_weights,
-                                  .packed_route_indices = tensors.packed_route_indices,
-                                  .block_expert_ids = tensors.block_expert_ids,
-                                  .packed_route_count = tensors.packed_route_count,
-                                  .intermediate_cache13 = tensors.intermediate_cache13,
-                                  .intermediate_cache2 = tensors.intermediate_cache2,
-                                  .fc1_c_tmp = tensors.fc1_c_tmp,
-                                  .fc2_c_tmp = tensors.fc2_c_tmp,
-                                  .locks = inputs.kernel_workspace,
-                                  .barrier = inputs.kernel_workspace +
-                                             packed_workspace_words(plan.multiprocessors) - 2,
-                                  .routes = routes,
-                                  .top_k = plan.top_k,
-                                  .hidden = plan.hidden,
-                                  .intermediate = plan.intermediate,
-                                  .experts = plan.experts,
-                                  .route_experts = runtime.experts,
-                                  .id_bytes = inputs.id_bytes,
-                                  .is_direct = is_direct,
-                                  .weights_on_input = plan.weights_on_input}};
+  launches.fused = {
+      .variant = fused_variant(plan, need.block_size),
+      .grid = plan.multiprocessors * kBlocksPerSm,
+      .arguments = {.x = inputs.x,
+                    .w13 = weights.w13,
+                    .w2 = weights.w2,
+                    .w13_scales = weights.w13_scales,
+                    .w2_scales = weights.w2_scales,
+                    .w13_globals = weights.w13_globals,
+                    .w2_globals = weights.w2_globals,
+                    .topk_ids = inputs.topk_ids,
+                    .expert_map = inputs.expert_map,
+                    .topk_weights = inputs.topk_weights,
+                    .packed_route_indices = tensors.packed_route_indices,
+                    .block_expert_ids = tensors.block_expert_ids,
+                    .packed_route_count = tensors.packed_route_count,
+                    .intermediate_cache13 = tensors.intermediate_cache13,
+                    .intermediate_cache2 = tensors.intermediate_cache2,
+                    .fc1_c_tmp = tensors.fc1_c_tmp,
+                    .fc2_c_tmp = tensors.fc2_c_tmp,
+                    .locks = inputs.kernel_workspace,
+                    .barrier = inputs.kernel_workspace + packed_workspace_words(plan.multiprocessors) - 2,
+                    .routes = routes,
+                    .top_k = plan.top_k,
+                    .hidden = plan.hidden,
+                    .intermediate = plan.intermediate,
+                    .experts = plan.experts,
+                    .route_experts = runtime.experts,
+                    .id_bytes = inputs.id_bytes,
+                    .is_direct = is_direct,
+                    .weights_on_input = plan.weights_on_input}};
   launches.route_sum = {.variant = route_sum_variant(plan.is_bfloat16, inputs.id_bytes),
                         .grid = max_of(ceil_div(tokens * (plan.hidden / kSumColumns), warps_per_block), 1),
                         .arguments = {.intermediate_cache13 = tensors.intermediate_cache13,

@@ -1,5 +1,5 @@
-// Which kernels a plan of packed NVFP4 weights launches, and each launch's grid and arguments. Pure functions:
-// addresses go in and come out as numbers, nothing is asked of a device.
+// Which kernels a plan of packed NVFP4 weights launches, and each launch's grid and arguments. Pure
+// functions: addresses go in and come out as numbers, nothing is asked of a device.
 #pragma once
 
 #include <cstddef>
@@ -63,8 +63,8 @@ PackedTensors packed_tensors(const std::function<std::byte*(std::string_view)>& 
 PackedTensors packed_tensors(const MoeLayout& layout, std::byte* arena);
 
 // What a layer brings, at multiples of 16 bytes. H, I, E: hidden and intermediate size, experts. A tile is
-// 16x64 weights in 512 bytes; scales are permuted within each 64 columns. The global scales have the powers of
-// two in them that kernels leave out: 2^119 for bf16, 2^7 for fp16.
+// 16x64 weights in 512 bytes; scales are permuted within each 64 columns. The global scales have the powers
+// of two in them that kernels leave out: 2^119 for bf16, 2^7 for fp16.
 struct PackedWeights {
   const unsigned char* w13 = nullptr;         // tiles [E][H/16][2I/64], gate | up
   const unsigned char* w2 = nullptr;          // tiles [E][I/16][H/64]
@@ -74,8 +74,8 @@ struct PackedWeights {
   const float* w2_globals = nullptr;          // [E]
 };
 
-// Words of the workspace that launches share: locks, and behind them the grid barrier's two words. Packed plans
-// do not reserve it in their arena.
+// Words of the workspace that launches share: locks, and behind them the grid barrier's two words. Packed
+// plans do not reserve it in their arena.
 constexpr i64 packed_workspace_words(i64 multiprocessors) { return 4 * multiprocessors + 2; }
 
 // What a launch brings.

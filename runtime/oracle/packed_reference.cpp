@@ -108,8 +108,8 @@ std::vector<double> unpack_nvfp4(const PackedMatrix& matrix) {
 }
 
 float folded_global(double global, bool is_bfloat16) {
-  // Weights are moved into the exponent's lowest bits as they are: 2^126 or 2^14 too small; scales are 2^7 too
-  // large.
+  // Weights are moved into the exponent's lowest bits as they are: 2^126 or 2^14 too small; scales are 2^7
+  // too large.
   return static_cast<float>(std::ldexp(global, (is_bfloat16 ? 126 : 14) - 7));
 }
 
@@ -136,8 +136,7 @@ PackedRoute PackedReference::route(std::span<const double> x, i64 expert, double
                                    bool weight_on_input) const {
   const auto width = at(layer_.intermediate);
   PackedRoute route;
-  route.fc1 =
-      product(x, w13_[at(expert)], layer_.w13_globals[at(expert)] * (weight_on_input ? weight : 1));
+  route.fc1 = product(x, w13_[at(expert)], layer_.w13_globals[at(expert)] * (weight_on_input ? weight : 1));
   for (std::size_t i = 0; i < width; ++i) {
     const double gate = route.fc1[i], up = route.fc1[width + i];
     route.activated.push_back(rounded_to_io(gate / (1 + std::exp(-gate)) * up, layer_.is_bfloat16));

@@ -17,8 +17,8 @@ double value_of_e4m3(std::uint8_t code);
 
 // `inputs` by `outputs` weights as checkpoints have them, row-major.
 struct Nvfp4Matrix {
-  i64 inputs;   // a multiple of 16
-  i64 outputs;  // of 64
+  i64 inputs;                        // a multiple of 16
+  i64 outputs;                       // of 64
   std::vector<std::uint8_t> codes;   // [inputs][outputs], four bits each
   std::vector<std::uint8_t> scales;  // [inputs/16][outputs]
 };
@@ -40,8 +40,8 @@ double largest_scale_factor(const Nvfp4Matrix& matrix);
 // [inputs][outputs]: every weight times its block's scale.
 std::vector<double> unpack_nvfp4(const PackedMatrix& matrix);
 
-// What a kernel multiplies its sums by where the weights above are to be multiplied by `global`: bf16 and fp16
-// kernels leave out powers of two of their own.
+// What a kernel multiplies its sums by where the weights above are to be multiplied by `global`: bf16 and
+// fp16 kernels leave out powers of two of their own.
 float folded_global(double global, bool is_bfloat16);
 
 // ---- The fused MoE. ----
@@ -66,8 +66,8 @@ double rounded_to_io(double value, bool is_bfloat16);
 class PackedReference {
  public:
   explicit PackedReference(PackedLayer layer);
-  // `x`: the token's row, values of the layer's type. `weight`: the router's, which multiplies FC1's sums where
-  // it applies to the input, else FC2's.
+  // `x`: the token's row, values of the layer's type. `weight`: the router's, which multiplies FC1's sums
+  // where it applies to the input, else FC2's.
   PackedRoute route(std::span<const double> x, i64 expert, double weight, bool weight_on_input) const;
 
  private:

@@ -100,7 +100,8 @@ TEST_CASE("scales are bytes of fp16 numbers, in an order that gives a lane its e
   // 2^-6 is stored as 2, whose fp16 bits are 0x4000: its byte is 0x80. The next scales are the next bytes.
   const int first[] = {0, 16, 8, 24, 32, 48, 40, 56};
   for (int lane = 0; lane < 8; ++lane)
-    for (int i = 0; i < 8; ++i) CHECK(scales[static_cast<std::size_t>(8 * lane + i)] == 0x80 + first[i] + lane);
+    for (int i = 0; i < 8; ++i)
+      CHECK(scales[static_cast<std::size_t>(8 * lane + i)] == 0x80 + first[i] + lane);
 }
 
 TEST_CASE("scales below 2^-6 are lost, unless a power of two lifts them all") {
@@ -120,8 +121,7 @@ TEST_CASE("a route's rows are the products, the activation between them, and the
   w13.codes[0] = 4;
   w13.codes[64] = 5;
   w2.codes[0] = 2;
-  const PackedReference reference(
-      {64, 64, 1, true, {pack_nvfp4(w13, 1)}, {pack_nvfp4(w2, 1)}, {0.5}, {2.0}});
+  const PackedReference reference({64, 64, 1, true, {pack_nvfp4(w13, 1)}, {pack_nvfp4(w2, 1)}, {0.5}, {2.0}});
   std::vector<double> x(64);
   x[0] = 1;
   const double gate = 1, up = 1.5, silu = gate / (1 + std::exp(-gate));
