@@ -108,14 +108,14 @@ inline void activate(const FusedPackedArguments& args) {
 // What all tiles of a product have in common.
 struct Product {
   const HalfBits* activations;
-  i64 rows_per_source;           // routes that share a row of them
-  i64 depth;                     // K: halves of such a row
+  int rows_per_source;           // routes that share a row of them
+  int depth;                     // K: halves of such a row
   const unsigned char* weights;  // experts x K/16 x columns/64 tiles
   const unsigned char* scales;   // experts x K/16 x columns bytes
   const float* globals;          // an expert each
   const float* route_weights;    // multiply the rows; null: nothing does
   HalfBits* output;              // a row a route
-  i64 columns;
+  int columns;
   float* c_tmp;
 };
 
@@ -134,6 +134,12 @@ struct Slice {
   int index;
   int count;
   int region;  // of c_tmp and of the locks
+};
+
+// A slice of a tile by its number: route blocks one behind the other, each with all its columns.
+struct Work {
+  int tile;
+  Slice slice;
 };
 
 inline int* shared_rows() { return reinterpret_cast<int*>(ptx::dynamic_shared() + kShared.rows); }
@@ -158,7 +164,7 @@ inline void load_rows(const FusedPackedArguments& args, const Product& product, 
   for (int row = thread_id(); row < BLOCK; row += kThreads) {
     const int route = route_of_row(args, route_block, row);
     shared_rows()[row] = route;
-    shared_sources()[row] = static_cast<int>(route / product.rows_per_source);
+    shared_sources()[row] = route / product.rows_per_source;
     float factor = product.globals[expert];
     if (product.route_weights && route >= 0) factor *= product.route_weights[route];
     shared_factors()[row] = factor;
@@ -179,18 +185,18 @@ inline void fetch_stage(const Product& product, const Tile& tile, unsigned char*
   constexpr int kRuns = TILE_K / 16;
   constexpr int kWeightChunks = TILE_N / kPackedTileColumns * kPackedTileBytes / 16;
   constexpr int kScaleChunks = TILE_N / 16;
-  const i64 run_bytes = product.columns / kPackedTileColumns * kPackedTileBytes;
+  const int run_bytes = product.columns / kPackedTileColumns * kPackedTileBytes;
 #pragma unroll 1
   for (int i = thread_id(); i < kRuns * kWeightChunks; i += kThreads) {
     const int run = step * kRuns + i / kWeightChunks;
-    ptx::copy_async(stage + kShared.weights + i * 16, tile.weights + run * run_bytes + i % kWeightChunks * 16,
-                    16);
+    ptx::copy_async(stage + kShared.weights + i * 16,
+                    tile.weights + i64{run} * run_bytes + i % kWeightChunks * 16, 16);
   }
 #pragma unroll 1
   for (int i = thread_id(); i < kRuns * kScaleChunks; i += kThreads) {
     const int run = step * kRuns + i / kScaleChunks;
     ptx::copy_async(stage + kShared.scales + i * 16,
-                    tile.scales + run * product.columns + i % kScaleChunks * 16, 16);
+                    tile.scales + i64{run} * product.columns + i % kScaleChunks * 16, 16);
   }
 }
 
@@ -311,19 +317,17 @@ inline void store_sums(const Product& product, const Tile& tile, const Sums& sum
     const int row = i / kChunks, chunk = i % kChunks;
     const int route = shared_rows()[row];
     if (route < 0) continue;
-    *reinterpret_cast<Chunk*>(product.output + route * product.columns + tile.column + chunk * 8) =
+    *reinterpret_cast<Chunk*>(product.output + i64{route} * product.columns + tile.column + chunk * 8) =
         *reinterpret_cast<const Chunk*>(rows + row * kShared.output_pitch + chunk * 8);
   }
 }
 
-// A slice of tile number `item`: route blocks one behind the other, each with all its columns.
-inline void multiply_item(const FusedPackedArguments& args, const Product& product, int item,
-                          const Slice& slice) {
-  const int column_tiles = static_cast<int>(product.columns / TILE_N);
-  const int route_block = item / column_tiles;
+inline void multiply_item(const FusedPackedArguments& args, const Product& product, const Work& work) {
+  const int column_tiles = product.columns / TILE_N;
+  const int route_block = work.tile / column_tiles;
   const i64 expert = expert_of_block(args, route_block);
   if (expert < 0) return;  // for all slices of the tile
-  const i64 column = i64{item % column_tiles} * TILE_N;
+  const i64 column = i64{work.tile % column_tiles} * TILE_N;
   const i64 expert_runs = expert * (product.depth / 16);  // rows of tiles before the expert's
   const Tile tile{.weights = product.weights +
                              (expert_runs * product.columns + column) / kPackedTileColumns * kPackedTileBytes,
@@ -332,60 +336,72 @@ inline void multiply_item(const FusedPackedArguments& args, const Product& produ
   load_rows(args, product, route_block, expert);
   ptx::block_sync();
   Sums sums = {};
-  multiply_slice(product, tile, slice, sums);
-  if (slice.count == 1 || hand_over(product, slice, args.locks, sums)) store_sums(product, tile, sums);
+  multiply_slice(product, tile, work.slice, sums);
+  if (work.slice.count == 1 || hand_over(product, work.slice, args.locks, sums))
+    store_sums(product, tile, sums);
   ptx::block_sync();
 }
 
-inline void multiply_all(const FusedPackedArguments& args, const Product& product) {
+// This block's work number `index`; tile -1: there is none left. Worked out anew each time, so that the
+// multiplying loop's registers hold nothing of it.
+inline Work work_of(const FusedPackedArguments& args, const Product& product, int index) {
   const int grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  const int tiles = route_blocks(args) * static_cast<int>(product.columns / TILE_N);
-  const int steps = static_cast<int>(product.depth / TILE_K);
-  const int whole = tiles / grid * grid;
-  for (int item = block; item < whole; item += grid) multiply_item(args, product, item, {0, steps, 0, 1, 0});
+  const int tiles = route_blocks(args) * (product.columns / TILE_N);
+  const int steps = product.depth / TILE_K;
+  const int waves = tiles / grid;
+  if (index < waves)
+    return {block + index * grid, {.first = 0, .end = steps, .index = 0, .count = 1, .region = 0}};
 
   // Fewer tiles than blocks are left, so a block's share is at most a tile's steps: the end of one tile and
   // the start of the next at most.
-  const int left = (tiles - whole) * steps;
+  const int left = (tiles - waves * grid) * steps;
   const int share = (left + grid - 1) / grid;
-  const int end = static_cast<int>(min_of(left, (block + 1) * share));
-  for (int at = block * share; at < end;) {
-    const int region = at / steps, tile_begin = region * steps, tile_end = tile_begin + steps;
-    const int slice_end = static_cast<int>(min_of(end, tile_end));
-    const int first_block = tile_begin / share, last_block = (tile_end - 1) / share;
-    multiply_item(args, product, whole + region,
-                  {.first = at - tile_begin,
-                   .end = slice_end - tile_begin,
-                   .index = last_block - block,
-                   .count = last_block - first_block + 1,
-                   .region = region});
-    at = slice_end;
+  const int share_end = static_cast<int>(min_of(left, (block + 1) * share));
+  int first = block * share;
+  if (index > waves) first = (first / steps + 1) * steps;  // the next tile's start
+  if (index > waves + 1 || first >= share_end) return {-1, {}};
+  const int region = first / steps, tile_begin = region * steps, tile_end = tile_begin + steps;
+  const int last_block = (tile_end - 1) / share;
+  return {waves * grid + region,
+          {.first = first - tile_begin,
+           .end = static_cast<int>(min_of(share_end, tile_end)) - tile_begin,
+           .index = last_block - block,
+           .count = last_block - tile_begin / share + 1,
+           .region = region}};
+}
+
+inline void multiply_all(const FusedPackedArguments& args, const Product& product) {
+#pragma unroll 1
+  for (int index = 0;; ++index) {
+    const Work work = work_of(args, product, index);
+    if (work.tile < 0) break;
+    multiply_item(args, product, work);
   }
 }
 
 inline void multiply_fc1(const FusedPackedArguments& args) {
   multiply_all(args, {.activations = args.x,
-                      .rows_per_source = args.top_k,
-                      .depth = args.hidden,
+                      .rows_per_source = static_cast<int>(args.top_k),
+                      .depth = static_cast<int>(args.hidden),
                       .weights = args.w13,
                       .scales = args.w13_scales,
                       .globals = args.w13_globals,
                       .route_weights = args.weights_on_input ? args.topk_weights : nullptr,
                       .output = args.intermediate_cache13,
-                      .columns = 2 * args.intermediate,
+                      .columns = static_cast<int>(2 * args.intermediate),
                       .c_tmp = args.fc1_c_tmp});
 }
 
 inline void multiply_fc2(const FusedPackedArguments& args) {
   multiply_all(args, {.activations = args.intermediate_cache2,
                       .rows_per_source = 1,
-                      .depth = args.intermediate,
+                      .depth = static_cast<int>(args.intermediate),
                       .weights = args.w2,
                       .scales = args.w2_scales,
                       .globals = args.w2_globals,
                       .route_weights = args.weights_on_input ? nullptr : args.topk_weights,
                       .output = args.intermediate_cache13,
-                      .columns = args.hidden,
+                      .columns = static_cast<int>(args.hidden),
                       .c_tmp = args.fc2_c_tmp});
 }
 
