@@ -104,6 +104,14 @@ inline void multiply_add(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// The same of bf16 numbers.
+inline void multiply_add_bfloat16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // ---- Halves, floats and bytes. ----
 
 // Both floats rounded to halves.
@@ -111,6 +119,13 @@ inline u32 halves_of(float first, float second) {
   u32 halves;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(second), "f"(first));
   return halves;
+}
+
+// Both floats rounded to bf16 numbers.
+inline u32 bfloat16s_of(float first, float second) {
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
 }
 
 // A half, exactly.
@@ -138,6 +153,13 @@ inline u32 multiply_halves(u32 a, u32 b) {
 inline u32 fma_halves(u32 a, u32 b, u32 c) {
   u32 sum;
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+
+// The same of bf16 numbers.
+inline u32 fma_bfloat16s(u32 a, u32 b, u32 c) {
+  u32 sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
   return sum;
 }
 

@@ -15,7 +15,7 @@ struct RoutePackArguments {
   int* block_expert_ids;
   int* packed_route_count;
   int* expert_offsets;  // experts + 1
-  int* expert_counts;   // experts
+  int* expert_counts;   // experts; null: not wanted
   i64 routes;           // live
   i64 experts;          // ids below this are valid, mapped or not
   i64 slots;            // of packed_route_indices, that are written
@@ -66,6 +66,49 @@ struct TopKSumArguments {
   i64 route_experts;  // ids below this are valid
   i64 experts;        // of the weights
   i64 down_svh_stride;
+};
+
+struct FusedPackedArguments {
+  const HalfBits* x;         // a row a token
+  const unsigned char* w13;  // gate | up
+  const unsigned char* w2;
+  const unsigned char* w13_scales;
+  const unsigned char* w2_scales;
+  const float* w13_globals;  // an expert each, with the powers of two that weights and scales leave out
+  const float* w2_globals;
+  const void* topk_ids;  // ids of the router; read where routes are not packed
+  const int* expert_map;
+  const float* topk_weights;
+  const int* packed_route_indices;
+  const int* block_expert_ids;
+  const int* packed_route_count;
+  HalfBits* intermediate_cache13;  // gate | up behind FC1, the routes' outputs behind FC2
+  HalfBits* intermediate_cache2;
+  float* fc1_c_tmp;
+  float* fc2_c_tmp;
+  int* locks;    // a word a block of the grid, zero
+  int* barrier;  // two words, zero
+  i64 routes;    // live
+  i64 top_k;
+  i64 hidden;
+  i64 intermediate;
+  i64 experts;        // of the weights; blocks of others are left out
+  i64 route_experts;  // ids below this are valid
+  i64 id_bytes;
+  bool is_direct;         // every route owns a block, and nothing is packed
+  bool weights_on_input;  // the router's weights multiply FC1's sums; else FC2's
+};
+
+struct RouteSumArguments {
+  const HalfBits* intermediate_cache13;
+  const void* topk_ids;
+  const int* expert_map;  // marks the routes that were computed; null: all with a valid id
+  HalfBits* output;       // a row a token
+  i64 tokens;             // live
+  i64 top_k;
+  i64 hidden;
+  i64 route_experts;  // ids below this are valid
+  i64 experts;        // of the weights
 };
 
 }  // namespace moeplan

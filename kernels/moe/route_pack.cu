@@ -100,7 +100,7 @@ inline void sum_up(const RoutePackArguments& args) {
     const int expert = thread_id() * kThreadExperts + i;
     shared_offsets()[expert] = offset;
     if (expert < args.experts) {
-      args.expert_counts[expert] = counts[i];
+      if (args.expert_counts) args.expert_counts[expert] = counts[i];
       args.expert_offsets[expert] = offset + counts[i];  // as packing leaves it: advanced past its routes
     }
     offset += padded[i];

@@ -92,4 +92,51 @@ constexpr TrellisTile trellis_tile(i64 block, i64 bits) {
   return {block, bits, block <= 16 ? 128 : 64, kHadamardBlock, block == 8 ? 3 : 4};
 }
 
+// The fused kernel of packed NVFP4 weights.
+constexpr i64 kPackedTileColumns = 64;  // of 16x64 weights, as they lie in memory
+constexpr i64 kPackedTileBytes = 512;
+
+// What one step of a block multiplies: `block` rows by tile_k by tile_n, `stages` steps in flight.
+struct PackedTile {
+  i64 block;
+  i64 tile_k;
+  i64 tile_n;
+  i64 stages;
+};
+
+struct PackedShared {
+  i64 rows;          // the route of each row, ints
+  i64 sources;       // the row of the activations that each row multiplies, ints
+  i64 factors;       // what each row's sums are multiplied by, floats
+  i64 stages;        // the first stage; the output tile takes their place when all are multiplied
+  i64 stage_bytes;   // from one stage to the next
+  i64 activations;   // in a stage: block x tile_k halves, chunks of 8 swizzled
+  i64 weights;       // in a stage: tile_k/16 x tile_n/64 tiles of weights
+  i64 scales;        // in a stage: tile_k/16 x tile_n bytes
+  i64 output_pitch;  // halves
+  i64 bytes;
+};
+constexpr PackedShared packed_shared(const PackedTile& tile) {
+  PackedShared s{};
+  s.rows = 0;
+  s.sources = s.rows + tile.block * 4;
+  s.factors = s.sources + tile.block * 4;
+  s.stages = align_up(s.factors + tile.block * 4, 128);
+  s.activations = 0;
+  s.weights = s.activations + tile.block * tile.tile_k * 2;
+  s.scales = s.weights + tile.tile_k / 16 * (tile.tile_n / kPackedTileColumns) * kPackedTileBytes;
+  s.stage_bytes = s.scales + tile.tile_k / 16 * tile.tile_n;
+  s.output_pitch = tile.tile_n + kOutputPadding;
+  s.bytes = s.stages + max_of(tile.stages * s.stage_bytes, tile.block * s.output_pitch * 2);
+  return s;
+}
+
+// 128 columns, 16 a warp; 64 of K a step, so that intermediate sizes are multiples of 64. A step of few rows
+// is few bytes, so small blocks keep more of them on their way.
+constexpr PackedTile packed_tile(i64 block) { return {block, 64, 128, block <= 16 ? 6 : 4}; }
+
+// Floats of the split-K scratch that one tile's slices hand over in. A block of 8 has a region of 16 rows, of
+// which it uses every second run: those that end where the region ends.
+constexpr i64 packed_region_elements(const PackedTile& tile) { return max_of(tile.block, 16) * tile.tile_n; }
+
 }  // namespace moeplan

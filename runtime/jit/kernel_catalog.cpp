@@ -52,6 +52,25 @@ std::vector<KernelVariant> top_k_sum_variants() {
   return variants;
 }
 
+constexpr std::string_view kFusedPackedDefines[] = {"BLOCK", "TILE_K", "TILE_N", "STAGES", "IO_BF16"};
+std::vector<KernelVariant> fused_packed_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 block : kBlockSizes) {
+    for (bool is_bfloat16 : {false, true})
+      variants.push_back(fused_packed_variant(packed_tile(block), is_bfloat16));
+  }
+  return variants;
+}
+
+constexpr std::string_view kRouteSumDefines[] = {"IO_BF16", "ID_BYTES"};
+std::vector<KernelVariant> route_sum_variants() {
+  std::vector<KernelVariant> variants;
+  for (bool is_bfloat16 : {false, true}) {
+    for (i64 id_bytes : kIdBytes) variants.push_back(route_sum_variant(is_bfloat16, id_bytes));
+  }
+  return variants;
+}
+
 constexpr KernelRow kKernels[] = {
     {.id = KernelId::arena_fill,
      .name = "arena_fill",
@@ -87,6 +106,21 @@ constexpr KernelRow kKernels[] = {
      .defines = kTopKSumDefines,
      .threads = kTopKSumThreads,
      .variants = top_k_sum_variants},
+    {.id = KernelId::fused_packed,
+     .name = "fused_packed",
+     .source = "kernels/moe/fused_packed.cu",
+     .defines = kFusedPackedDefines,
+     .threads = kFusedThreads,
+     .shared_bytes =
+         [](const KernelVariant& variant) { return packed_shared(packed_tile_of(variant)).bytes; },
+     .has_grid_barrier = true,
+     .variants = fused_packed_variants},
+    {.id = KernelId::route_sum,
+     .name = "route_sum",
+     .source = "kernels/moe/route_sum.cu",
+     .defines = kRouteSumDefines,
+     .threads = kTopKSumThreads,
+     .variants = route_sum_variants},
 };
 
 }  // namespace
@@ -115,6 +149,19 @@ TrellisTile trellis_tile_of(const KernelVariant& variant) {
 }
 
 KernelVariant top_k_sum_variant(i64 id_bytes) { return {KernelId::top_k_sum, {id_bytes}}; }
+
+KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16) {
+  return {KernelId::fused_packed, {tile.block, tile.tile_k, tile.tile_n, tile.stages, is_bfloat16}};
+}
+
+PackedTile packed_tile_of(const KernelVariant& variant) {
+  const auto& v = variant.values;
+  return {v[0], v[1], v[2], v[3]};
+}
+
+KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes) {
+  return {KernelId::route_sum, {is_bfloat16, id_bytes}};
+}
 
 i64 shared_bytes_of(const KernelVariant& variant) {
   const KernelRow& row = row_of(variant.kernel);

@@ -14,7 +14,15 @@
 
 namespace moeplan {
 
-enum class KernelId : i64 { arena_fill, arena_scan, route_pack, fused_trellis, top_k_sum };
+enum class KernelId : i64 {
+  arena_fill,
+  arena_scan,
+  route_pack,
+  fused_trellis,
+  top_k_sum,
+  fused_packed,
+  route_sum
+};
 
 inline constexpr int kMostDefines = 10;
 
@@ -49,6 +57,9 @@ KernelVariant route_pack_variant(i64 block, i64 id_bytes);
 KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, bool is_bfloat16);
 TrellisTile trellis_tile_of(const KernelVariant& variant);
 KernelVariant top_k_sum_variant(i64 id_bytes);
+KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
+PackedTile packed_tile_of(const KernelVariant& variant);
+KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);
 
 i64 shared_bytes_of(const KernelVariant& variant);
 // "route_pack BLOCK=8 ID_BYTES=4": names a variant in tables and errors.

@@ -1,7 +1,6 @@
 #include "runtime/moe/trellis_kernels.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
@@ -17,10 +16,6 @@ i64 blocks_per_sm(const TrellisPlan& plan, i64 block, i64 routes) {
   return max_of(1, min_of(fused_blocks_per_sm(block), items / plan.multiprocessors / 2));
 }
 
-// Kernels count items of one phase (slots by blocks of 128 columns at most) in 32 bits, and step past the
-// last one by a grid's warps at most.
-constexpr i64 kMostItems = std::numeric_limits<int>::max() - (1 << 20);
-
 i64 element(const CoreElements& elements, CoreTensor tensor) {
   return elements[static_cast<std::size_t>(tensor)];
 }
@@ -34,7 +29,7 @@ KernelVariant fused_variant(const TrellisPlan& plan, i64 block) {
 std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& layout) {
   const MoeWeights& weights = request.weights;
   if (layout.weight_layout != WeightLayout::trellis)
-    return "this build has kernels of its own for Trellis plans alone";
+    return "this build has kernels of its own for Trellis and packed plans alone";
   if (request.kind != MoeKind::tensor_parallel)
     return "this build has no Trellis kernels for expert-parallel plans";
   if (weights.trellis_codebook.value_or(TrellisCodebook::mcg) != TrellisCodebook::mcg)

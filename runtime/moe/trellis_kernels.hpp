@@ -13,7 +13,7 @@
 #include "planner/moe/kernel_geometry.hpp"
 #include "planner/moe/layout.hpp"
 #include "planner/moe/live_need.hpp"
-#include "runtime/jit/kernel_catalog.hpp"
+#include "runtime/moe/kernel_launch.hpp"
 
 namespace moeplan {
 
@@ -89,13 +89,6 @@ struct TrellisInputs {
   const int* expert_map = nullptr;         // null: none
   const int* output_expert_map = nullptr;  // marks the routes that are summed; null: expert_map
   float* output = nullptr;                 // null: full_rotation_output
-};
-
-template <class Arguments>
-struct KernelLaunch {
-  KernelVariant variant;
-  i64 grid = 1;  // blocks; of the fused kernel at most, fewer do as well
-  Arguments arguments;
 };
 
 // In the order in which they are launched.

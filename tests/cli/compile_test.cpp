@@ -198,7 +198,7 @@ TEST_CASE("what cannot be answered is an error, never an empty success") {
   const std::string plan =
       R"({"schema_version": 1, "contract": "sparkinfer-de04125", "plans": [)"
       R"({"id": "packed", "kind": "moe_tp", "device": {"sm_count": 188}, "weights": {"quant_mode": "w4a16",)"
-      R"( "source_format": "compressed_tensors", "activation": "silu", "w13_layout": "w13",)"
+      R"( "source_format": "compressed_tensors", "activation": "situ", "w13_layout": "w13",)"
       R"( "io_dtype": "bfloat16", "experts": 8, "hidden_size": 256, "intermediate_size": 128},)"
       R"( "capacity": {"max_tokens": 16, "top_k": 2}}]})";
   const Output none = run_moeplan("compile -c - --arch sm_120", plan);

@@ -11,7 +11,7 @@
 #include "runtime/moe/trellis_kernels.hpp"
 #include "runtime/oracle/half.hpp"
 #include "runtime/oracle/trellis_reference.hpp"
-#include "tests/gpu/gpu_tests.hpp"
+#include "tests/gpu/moe_support.hpp"
 #include "tests/random.hpp"
 
 using namespace moeplan;
@@ -20,39 +20,6 @@ using namespace moeplan::test;
 namespace {
 
 constexpr ArenaPattern kPoison{.poison = 0xFF, .seed = 0};  // as a half, and as a float: not a number
-constexpr double kLargestError = 2e-3;                      // of a tensor and of each of its rows, relative
-constexpr double kLeastCosine = 0.99999;
-
-using Bytes = std::vector<unsigned char>;
-
-template <class T>
-i64 bytes_of(const std::vector<T>& values) {
-  return static_cast<i64>(values.size() * sizeof(T));
-}
-
-template <class T>
-std::vector<T> values_of(const Bytes& bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::copy_n(bytes.data(), values.size() * sizeof(T), reinterpret_cast<unsigned char*>(values.data()));
-  return values;
-}
-
-// A copy of host values in memory of their own.
-template <class T>
-class Uploaded {
- public:
-  explicit Uploaded(const std::vector<T>& values)
-      : memory_(must(DeviceMemory::allocate(bytes_of(values), "a test's input"))) {
-    if (values.empty()) return;
-    must(check_cuda(cudaMemcpy(memory_.data(), values.data(), static_cast<std::size_t>(bytes_of(values)),
-                               cudaMemcpyHostToDevice),
-                    "copying a test's input"));
-  }
-  const T* get() const { return reinterpret_cast<const T*>(memory_.data()); }
-
- private:
-  DeviceMemory memory_;
-};
 
 // ---- Shapes, weights, tokens and routings: the same in every run. ----
 
@@ -184,126 +151,6 @@ Planned planned_of(const LayerShape& s, i64 block, i64 bits, bool is_bfloat16) {
   TrellisPlan plan = trellis_plan(request, layout);
   plan.codebook = s.codebook;
   return {request, layout, plan};
-}
-
-LaunchResolver& resolver() {
-  static LaunchResolver all = gpu().resolver();
-  return all;
-}
-
-template <class Arguments>
-void launch(const KernelLaunch<Arguments>& launch) {
-  const ReadyKernel* kernel = must(resolver().find(launch.variant, {}));
-  CHECK(kernel->resources.spill_store_bytes + kernel->resources.spill_load_bytes == 0);
-  const Launcher& launcher = gpu().launcher;
-  const Grid grid =
-      kernel->has_grid_barrier ? launcher.resident_grid(*kernel, launch.grid) : Grid{.x = launch.grid};
-  must(launcher.launch(*kernel, grid, launch.arguments, nullptr));
-}
-
-// What the arena holds behind a launch, tensor by tensor.
-class Seen {
- public:
-  Seen(const DeviceArena& arena) : arena_(arena) {}
-  template <class T>
-  std::vector<T> values(CoreTensor tensor) {
-    const int index = find_tensor(arena_.placement(), name_of(tensor));
-    REQUIRE(index != kNoTensor);
-    const PlacedTensor& placed = arena_.placement().tensors[static_cast<std::size_t>(index)];
-    return values_of<T>(must(bytes_at(arena_.allocation() + placed.begin, placed.bytes)));
-  }
-
- private:
-  const DeviceArena& arena_;
-};
-
-// ---- Comparing. ----
-
-// Sums over pairs of a value and what it should be.
-struct Difference {
-  double error = 0, value = 0, expected = 0, both = 0;
-  void add(double v, double e) {
-    error += (v - e) * (v - e);
-    value += v * v;
-    expected += e * e;
-    both += v * e;
-  }
-  // Not true for what is not a number.
-  bool is_small() const {
-    if (expected == 0) return error == 0;
-    return std::sqrt(error / expected) <= kLargestError && both / std::sqrt(value * expected) >= kLeastCosine;
-  }
-  std::string text() const {
-    return concat("relative error ", std::to_string(std::sqrt(error / expected)), ", cosine ",
-                  std::to_string(both / std::sqrt(value * expected)));
-  }
-};
-
-// Compares rows of a tensor and marks what they cover; what no row covers has to be poison.
-template <class T>
-class RowChecker {
- public:
-  RowChecker(std::string name, std::vector<T> values)
-      : name_(std::move(name)), values_(std::move(values)), covered_(values_.size()) {}
-
-  // Covers, and compares unless there is nothing to compare with.
-  template <class Expected>
-  void row(i64 begin, const std::vector<Expected>& expected) {
-    Difference difference;
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      difference.add(value(values_.at(static_cast<std::size_t>(begin) + i)), value(expected[i]));
-    whole_.error += difference.error;
-    whole_.value += difference.value;
-    whole_.expected += difference.expected;
-    whole_.both += difference.both;
-    if (!difference.is_small() && wrong_.empty())
-      wrong_ = concat("row at element ", begin, ": ", difference.text());
-    cover(begin, std::ssize(expected));
-  }
-  void cover(i64 begin, i64 count) {
-    for (i64 i = begin; i < begin + count; ++i) covered_.at(static_cast<std::size_t>(i)) = true;
-  }
-  bool covers_any(i64 begin, i64 count) const {
-    for (i64 i = begin; i < begin + count; ++i)
-      if (covered_.at(static_cast<std::size_t>(i))) return true;
-    return false;
-  }
-  std::vector<T> bytes_of_row(i64 begin, i64 count) const {
-    return {values_.begin() + begin, values_.begin() + begin + count};
-  }
-
-  void finish() const {
-    INFO(name_);
-    i64 touched = 0;
-    const Bytes poison(sizeof(T), 0xFF);
-    for (std::size_t i = 0; i < values_.size(); ++i)
-      touched += !covered_[i] && std::memcmp(&values_[i], poison.data(), sizeof(T)) != 0;
-    CHECK(touched == 0);
-    CHECK(wrong_ == "");
-    INFO(whole_.text());
-    CHECK(whole_.is_small());
-  }
-
- private:
-  static double value(std::uint16_t half) { return oracle::value_of_half(half); }
-  static double value(float number) { return static_cast<double>(number); }
-  static double value(double number) { return number; }
-
-  std::string name_;
-  std::vector<T> values_;
-  std::vector<bool> covered_;
-  Difference whole_;
-  std::string wrong_;
-};
-
-template <class T>
-void check_equal_then_poison(const std::string& name, const std::vector<T>& values,
-                             const std::vector<T>& expected) {
-  INFO(name);
-  REQUIRE(values.size() >= expected.size());
-  const auto behind = values.begin() + std::ssize(expected);
-  CHECK(std::vector<T>(values.begin(), behind) == expected);
-  CHECK(std::count(behind, values.end(), T(-1)) == std::distance(behind, values.end()));
 }
 
 // ---- One layer with its tokens and a routing: what every launch of it has to come to. ----
