@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <optional>
 
 #include "planner/core/text.hpp"
@@ -520,19 +522,38 @@ class CudaValidator final : public Validator {
   }
 
  private:
-  // Notes what is compiled.
+  // Compiles and loads each kernel once, whatever number of plans asks for it.
   LaunchBackend backend() {
     LaunchBackend backend = launcher_.backend(compiler_, threads_);
-    backend.compile = [this, compile = backend.compile](std::span<const KernelVariant> variants) {
-      auto kernels = compile(variants);
-      for (std::size_t i = 0; kernels && i < variants.size(); ++i) {
-        const auto known =
-            std::ranges::find(compiled_, variants[i], [](const auto& kernel) { return kernel.first; });
-        if (known == compiled_.end()) compiled_.emplace_back(variants[i], (*kernels)[i]);
+    backend.compile = [this, compile = backend.compile](
+                          std::span<const KernelVariant> variants) -> Result<std::vector<CompiledKernel>> {
+      std::vector<KernelVariant> missing;
+      std::ranges::copy_if(variants, std::back_inserter(missing),
+                           [&](const KernelVariant& variant) { return !find_compiled(variant); });
+      if (!missing.empty()) {
+        auto kernels = compile(missing);
+        if (!kernels) return kernels.error();
+        for (std::size_t i = 0; i < missing.size(); ++i)
+          compiled_.emplace_back(missing[i], std::move((*kernels)[i]));
       }
-      return kernels;
+      std::vector<CompiledKernel> all;
+      for (const KernelVariant& variant : variants) all.push_back(*find_compiled(variant));
+      return all;
+    };
+    backend.load = [this, load = backend.load](const KernelVariant& variant,
+                                               const CompiledKernel& kernel) -> Result<ReadyKernel> {
+      if (const auto known = loaded_.find(variant); known != loaded_.end()) return known->second;
+      auto ready = load(variant, kernel);
+      if (ready) loaded_.emplace(variant, *ready);
+      return ready;
     };
     return backend;
+  }
+
+  const CompiledKernel* find_compiled(const KernelVariant& variant) const {
+    const auto known =
+        std::ranges::find(compiled_, variant, &std::pair<KernelVariant, CompiledKernel>::first);
+    return known == compiled_.end() ? nullptr : &known->second;
   }
 
   Launcher launcher_;
@@ -540,6 +561,7 @@ class CudaValidator final : public Validator {
   Compiler& compiler_;
   i64 threads_;
   std::vector<std::pair<KernelVariant, CompiledKernel>> compiled_;
+  std::map<KernelVariant, ReadyKernel> loaded_;
   std::optional<Layer> layer_;  // of the last plan
 };
 
