@@ -645,6 +645,12 @@ std::string settle_report_options(CommandLine& line) {
     });
     if (is_input) return "-o would write over " + output.path + ", which is read";
   }
+  const std::string& evidence = line.validate.evidence;
+  const bool is_read =
+      !evidence.empty() && std::ranges::any_of(line.configs.paths, [&](const std::string& path) {
+        return config_key(path) == config_key(evidence);
+      });
+  if (is_read) return "--evidence would write over " + evidence + ", which is read";
   return conflict_of(report.outputs);
 }
 
