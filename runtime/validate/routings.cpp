@@ -167,7 +167,7 @@ TestLaunches launches_to_validate(const TrellisPlan& plan, bool may_lack_map, bo
     return 3.0 * static_cast<double>(launch.tokens * plan.top_k) *
            static_cast<double>(plan.hidden * plan.intermediate);
   };
-  std::vector<TestLaunch> first, then;  // the capacity in every routing; the rest, which may be left out
+  std::vector<TestLaunch> all;
   for (const bool has_map : {false, true}) {
     if (has_map ? !may_have_map : !may_lack_map) continue;
     const std::vector<i64> counts = live_counts(plan.runtime(has_map));
@@ -175,16 +175,22 @@ TestLaunches launches_to_validate(const TrellisPlan& plan, bool may_lack_map, bo
     for (i64 i = 0; i <= last; ++i) {
       const bool is_chosen = i <= 1 || i == last / 2 || i >= last - 1;
       for (const RoutingKind routing : kRoutingKinds) {
-        if (routing != RoutingKind::uniform && !is_chosen) continue;
-        (i == last ? first : then).push_back({counts[static_cast<std::size_t>(i)], routing, has_map});
+        if (routing == RoutingKind::uniform || is_chosen)
+          all.push_back({counts[static_cast<std::size_t>(i)], routing, has_map});
       }
     }
   }
-  TestLaunches chosen{first, 0};
+  const auto is_largest = [&](const TestLaunch& launch) {
+    return launch.routing == RoutingKind::uniform && launch.tokens == plan.capacity;
+  };
+  const auto place = [&](const TestLaunch& launch) {
+    return std::pair(is_largest(launch) ? 0 : 1, launch.tokens);
+  };
+  std::ranges::stable_sort(all, {}, place);
+  TestLaunches chosen;
   double work = 0;
-  for (const TestLaunch& launch : first) work += work_of(launch);
-  for (const TestLaunch& launch : then) {
-    if (work + work_of(launch) > most_work) {
+  for (const TestLaunch& launch : all) {
+    if (!is_largest(launch) && work + work_of(launch) > most_work) {
       ++chosen.left_out;
       continue;
     }

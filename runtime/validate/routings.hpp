@@ -65,7 +65,7 @@ struct TestLaunches {
 inline constexpr double kMostValidationWork = 15e12;
 
 // Uniform routings at every live count; the others at the two smallest, the middle and the two largest
-// counts. Launches behind the limit are left out, never the largest ones of a routing.
+// counts. Behind the limit the largest are left out, but never the uniform one at the capacity.
 TestLaunches launches_to_validate(const TrellisPlan& plan, bool may_lack_map, bool may_have_map,
                                   double most_work = kMostValidationWork);
 

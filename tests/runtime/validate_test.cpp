@@ -195,15 +195,19 @@ TEST_CASE("live counts are both sides of every bucket and block, and the ends of
   CHECK(live_counts(plan_of(glm_request(1, 8)).runtime(false)) == std::vector<i64>{1});
 }
 
-TEST_CASE("every routing runs at the capacity, and a limit of work leaves out others") {
+TEST_CASE("every routing runs at the ends, and a limit of work leaves the largest launches out but one") {
   const TrellisPlan plan = plan_of(glm_request(3072, 64));
   const TestLaunches all = launches_to_validate(plan, true, false);
   CHECK(all.left_out == 0);
-  const TestLaunches few = launches_to_validate(plan, true, false, 3e12);
+  const TestLaunches few = launches_to_validate(plan, true, false, 1e12);
   CHECK(few.left_out > 0);
   CHECK(std::ssize(all.launches) == std::ssize(few.launches) + few.left_out);
-  for (const RoutingKind kind : kRoutingKinds)
-    CHECK(std::ranges::find(few.launches, TestLaunch{3072, kind, false}) != few.launches.end());
+  const TestLaunches one = launches_to_validate(plan, true, false, 0);
+  CHECK(one.launches == std::vector<TestLaunch>{{3072, RoutingKind::uniform, false}});
+  for (const RoutingKind kind : kRoutingKinds) {
+    for (const i64 tokens : {1, 2, 3071, 3072})
+      CHECK(std::ranges::find(all.launches, TestLaunch{tokens, kind, false}) != all.launches.end());
+  }
   for (const i64 tokens : live_counts(plan.runtime(false)))
     CHECK(std::ranges::find(all.launches, TestLaunch{tokens, RoutingKind::uniform, false}) !=
           all.launches.end());
