@@ -1,5 +1,6 @@
 // moeplan validate: runs the kernels of every MoE plan in an arena of exactly its bytes, against a reference.
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include "cli/commands/finish.hpp"
@@ -95,8 +96,10 @@ class PlanRun {
     if (!packed) return packed.error();
     result_.packed = std::move(*packed);
 
-    const TestLaunch few{min_of(kStrictTokens, plan.capacity), RoutingKind::uniform, has_map()};
-    auto strict = measure(plan, placed(executed->layout, GuardMode::strict), {few});
+    std::vector<TestLaunch> few;
+    for (const i64 tokens : std::set<i64>{min_of(kStrictTokens, plan.capacity), plan.capacity})
+      few.push_back({tokens, RoutingKind::uniform, has_map()});
+    auto strict = measure(plan, placed(executed->layout, GuardMode::strict), few);
     if (!strict) return strict.error();
     result_.strict = std::move(*strict);
 
@@ -145,6 +148,7 @@ class PlanRun {
     }
   }
 
+  // Of a small launch; the capacity is run beside it.
   static constexpr i64 kStrictTokens = 33;
 
   const DeployedPlan& plan_;
