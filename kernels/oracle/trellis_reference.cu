@@ -15,7 +15,7 @@ static_assert(kOracleThreads == THREADS, "host and device disagree about the thr
 
 using Args = TrellisReferenceArguments;
 
-constexpr double kRootOf128 = 11.313708498984760390;
+constexpr double kOneByRootOf128 = 0.088388347648318440550;
 
 // ---- Halves. ----
 
@@ -78,9 +78,10 @@ inline HalfBits decoded(const Args& args, const HalfBits* tiles, i64 k, i64 n, i
   const i64 in_k = k % 16, in_n = n % 16;
   const i64 lane = in_n % 8 * 4 + in_k % 8 / 2;
   const i64 t = lane * 8 + in_n / 8 * 4 + in_k / 8 * 2 + in_k % 2;
+  // The stream is a ring: the first weights reach back into its end.
   const i64 length = 256 * args.bits, end = (t + 1) * args.bits;
   unsigned state = 0;
-  for (i64 i = 16; i > 0; --i) state = state << 1 | stream_bit(tile, (end - i + length) % length);
+  for (i64 at = end - 16; at < end; ++at) state = state << 1 | stream_bit(tile, at < 0 ? at + length : at);
   return weight_of(args.codebook, state);
 }
 
@@ -107,7 +108,7 @@ inline double transformed(i64 at, const Element& element) {
   const i64 first = at / kHadamardBlock * kHadamardBlock;
   double sum = 0;
   for (i64 j = 0; j < kHadamardBlock; ++j) sum += signed_by(at - first, j, element(first + j));
-  return sum / kRootOf128;
+  return sum * kOneByRootOf128;
 }
 
 // ---- The steps. `at`: the element, counted over all rows. ----
@@ -278,7 +279,8 @@ inline void do_step(const Args& args, i64 at) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Left alone, the compiler takes as few registers as spill on some architectures.
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     trellis_reference(const __grid_constant__ TrellisReferenceArguments args) {
   const i64 thread = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
   const i64 threads = static_cast<i64>(gridDim.x) * blockDim.x;
