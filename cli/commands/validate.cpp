@@ -117,9 +117,13 @@ class PlanRun {
   Status shrink(const ExecutedPlan& executed, const std::string& tensor) {
     if (result_.shrunk.empty()) result_.shrunk = "the plan's own";
     const TrellisPlan plan = trellis_plan(executed.request, executed.layout);
+    // With a map the route packer may count more experts.
     std::vector<TestLaunch> launches;
-    for (const i64 tokens : live_counts(plan.runtime(has_map())))
-      launches.push_back({tokens, RoutingKind::uniform, has_map()});
+    for (const bool is_mapped : {false, true}) {
+      if (!plan_.may_have(is_mapped ? ExpertMap::present : ExpertMap::absent)) continue;
+      for (const i64 tokens : live_counts(plan.runtime(is_mapped)))
+        launches.push_back({tokens, RoutingKind::uniform, is_mapped});
+    }
     auto shrinks = shrink_tensors(executed.layout, tensor, [&](const Placement& placement) {
       return measure(plan, placement, launches);
     });

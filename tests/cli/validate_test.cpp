@@ -52,7 +52,7 @@ TEST_CASE("mistakes are told ahead of a missing GPU") {
   CHECK(tensor.exit_code == 2);
   CHECK(contains(tensor.err, "did you mean \"rotation_a_gate\"?"));
   CHECK(validate("-c configs/glm52.json --shrink fc1_c_tmp").exit_code == 4);
-  const Output two = validate("-c configs/glm52.json -c configs/glm52-e160.json --evidence /tmp/never.json");
+  const Output two = validate("-c configs/glm52.json -c configs/glm52-e160.json --evidence never.json");
   CHECK(two.exit_code == 2);
   CHECK(contains(two.err, "a record of one config"));
   CHECK(validate("-c configs/glm52.json --evidence ''").exit_code == 2);
