@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
+#include <iterator>
 
 #include "planner/core/text.hpp"
 #include "planner/deployment/launch_findings.hpp"
@@ -39,22 +39,25 @@ void add_failures(const ValidatedPlan& plan, std::vector<Finding>& findings) {
     std::string first;
     i64 launches = 0;
   };
-  std::map<ValidationCheck, Failed> failed;
+  Failed failed[std::size(kValidationChecks)];
   for_each_launch(plan, [&](const Measurement& m) {
     for (const ValidationFailure& failure : judge(m).failures) {
-      Failed& of_check = failed[failure.check];
+      Failed& of_check = failed[static_cast<int>(failure.check)];
       if (of_check.launches++ == 0)
         of_check.first = concat(m.tokens, m.tokens == 1 ? " token, " : " tokens, ", m.routing, ", block ",
                                 m.block, ", ", name_of(m.mode), " guards: ", failure.text);
     }
   });
-  for (const auto& [check, of_check] : failed)
+  for (std::size_t i = 0; i < std::size(failed); ++i) {
+    const Failed& of_check = failed[i];
+    if (of_check.launches == 0) continue;
     findings.push_back(
-        {std::string(name_of(check)), "error", plan.pointer,
+        {std::string(kValidationChecks[i]), "error", plan.pointer,
          concat(plan_name(plan.id), ": ", grouped(of_check.launches),
                 of_check.launches == 1 ? " launch fails, with " : " launches fail, first with ",
                 of_check.first),
          ""});
+  }
   for (const Shrink& shrink : plan.shrinks) {
     if (shrink.outcome == ShrinkOutcome::missed)
       findings.push_back({"shrink", "error", plan.pointer,
@@ -115,9 +118,11 @@ Table tensors_table(const std::vector<ValidatedPlan>& plans) {
 
 // What all routings at one live count came to.
 struct LiveCount {
+  GuardMode mode{};
+  i64 tokens = 0;
+  i64 block = 0;
   std::vector<std::string> routings;
   std::vector<std::string> failed;
-  i64 block = 0;
   OutputDifference output;
 };
 
@@ -137,9 +142,14 @@ Table live_counts_table(const std::vector<ValidatedPlan>& plans) {
                    {"checks", "CHECKS", ColumnKind::text, Audience::people},
                    {"routings", "ROUTINGS"}};
   for (const ValidatedPlan& plan : plans) {
-    std::map<std::tuple<GuardMode, i64, i64>, LiveCount> counts;
+    std::vector<LiveCount> counts;
     for_each_launch(plan, [&](const Measurement& m) {
-      LiveCount& count = counts[{m.mode, m.tokens, m.block}];
+      auto place = std::ranges::find_if(counts, [&](const LiveCount& known) {
+        return known.mode == m.mode && known.tokens == m.tokens && known.block == m.block;
+      });
+      if (place == counts.end())
+        place = counts.insert(place, {.mode = m.mode, .tokens = m.tokens, .block = m.block});
+      LiveCount& count = *place;
       count.routings.push_back(m.routing);
       merge(count.output, m.output);
       for (const ValidationFailure& failure : judge(m).failures) {
@@ -147,12 +157,12 @@ Table live_counts_table(const std::vector<ValidatedPlan>& plans) {
         if (std::ranges::find(count.failed, name) == count.failed.end()) count.failed.push_back(name);
       }
     });
-    for (const auto& [key, count] : counts) {
-      const auto& [mode, tokens, block] = key;
+    for (const LiveCount& count : counts) {
       const std::string failed = join(count.failed, ", ");
       table.rows.push_back(
-          {{plan.id, std::string(name_of(mode)), tokens, block, figure(count.output.relative_l2),
-            figure(count.output.worst_row_l2), figure(1 - count.output.cosine), failed.empty(), failed,
+          {{plan.id, std::string(name_of(count.mode)), count.tokens, count.block,
+            figure(count.output.relative_l2), figure(count.output.worst_row_l2),
+            figure(1 - count.output.cosine), failed.empty(), failed,
             failed.empty() ? std::string("pass") : concat("FAIL: ", failed), join(count.routings, ", ")},
            {}});
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <optional>
 
 #include "planner/core/text.hpp"
@@ -546,9 +545,10 @@ class CudaValidator final : public Validator {
     };
     backend.load = [this, load = backend.load](const KernelVariant& variant,
                                                const CompiledKernel& kernel) -> Result<ReadyKernel> {
-      if (const auto known = loaded_.find(variant); known != loaded_.end()) return known->second;
+      const auto known = std::ranges::find(loaded_, variant, &std::pair<KernelVariant, ReadyKernel>::first);
+      if (known != loaded_.end()) return known->second;
       auto ready = load(variant, kernel);
-      if (ready) loaded_.emplace(variant, *ready);
+      if (ready) loaded_.emplace_back(variant, *ready);
       return ready;
     };
     return backend;
@@ -565,7 +565,7 @@ class CudaValidator final : public Validator {
   Compiler& compiler_;
   i64 threads_;
   std::vector<std::pair<KernelVariant, CompiledKernel>> compiled_;
-  std::map<KernelVariant, ReadyKernel> loaded_;
+  std::vector<std::pair<KernelVariant, ReadyKernel>> loaded_;
   std::optional<Layer> layer_;  // of the last plan
 };
 

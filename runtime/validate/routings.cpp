@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <set>
 
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
@@ -38,11 +37,13 @@ std::vector<i64> uniform_ids(i64 tokens, i64 top_k, std::span<const i64> reachab
   const i64 count = std::ssize(reachable);
   std::vector<i64> ids;
   for (i64 token = 0; token < tokens; ++token) {
-    std::set<i64> chosen;
     for (i64 slot = 0; slot < top_k; ++slot) {
-      i64 at = random.below(count);
-      while (slot < count && !chosen.insert(at).second) at = random.below(count);
-      ids.push_back(reachable[static_cast<std::size_t>(at)]);
+      const auto own = ids.end() - slot;
+      i64 id = 0;
+      do {
+        id = reachable[static_cast<std::size_t>(random.below(count))];
+      } while (slot < count && std::find(own, ids.end(), id) != ids.end());
+      ids.push_back(id);
     }
   }
   return ids;
@@ -153,12 +154,13 @@ Routes routes_of(const TestLaunch& launch, const RoutingShape& shape) {
 }
 
 std::vector<i64> live_counts(const LiveRuntime& runtime) {
-  std::set<i64> counts{1, 2, runtime.capacity - 1, runtime.capacity};
-  for (const LiveRange& range : rising_ranges(runtime)) counts.insert({range.last, range.last + 1});
-  std::vector<i64> valid;
-  std::ranges::copy_if(counts, std::back_inserter(valid),
-                       [&](i64 tokens) { return tokens >= 1 && tokens <= runtime.capacity; });
-  return valid;
+  std::vector<i64> counts{1, 2, runtime.capacity - 1, runtime.capacity};
+  for (const LiveRange& range : rising_ranges(runtime))
+    counts.insert(counts.end(), {range.last, range.last + 1});
+  std::erase_if(counts, [&](i64 tokens) { return tokens < 1 || tokens > runtime.capacity; });
+  std::ranges::sort(counts);
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
 }
 
 TestLaunches launches_to_validate(const TrellisPlan& plan, bool may_lack_map, bool may_have_map,
@@ -198,7 +200,7 @@ TestLaunches launches_to_validate(const TrellisPlan& plan, bool may_lack_map, bo
     chosen.launches.push_back(launch);
   }
   std::ranges::stable_sort(chosen.launches, [](const TestLaunch& a, const TestLaunch& b) {
-    return std::pair(a.has_map, a.tokens) < std::pair(b.has_map, b.tokens);
+    return std::pair(a.tokens, a.has_map) < std::pair(b.tokens, b.has_map);
   });
   return chosen;
 }

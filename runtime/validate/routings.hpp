@@ -58,7 +58,7 @@ std::vector<i64> live_counts(const LiveRuntime& runtime);
 
 // What is run, and what a limit of work left out.
 struct TestLaunches {
-  std::vector<TestLaunch> launches;  // by map, then by tokens
+  std::vector<TestLaunch> launches;  // by tokens, then by map
   i64 left_out = 0;
 };
 // Multiply-adds of the reference that one plan may cost.
