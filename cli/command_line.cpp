@@ -327,6 +327,33 @@ void add_compile(CLI::App& command, CommandLine& line) {
   command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
 }
 
+void add_validate(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan validate --config configs/glm52.json\n"
+      "  moeplan validate -c glm52.json --emulate --evidence glm52.evidence.json\n"
+      "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
+      "Needs a GPU, its driver and NVRTC. Plans are made for the GPU's own multiprocessors, or with "
+      "--emulate run "
+      "as the\nconfig's device has them. Exits 1 when a check fails; 4 without a GPU, or 0 with "
+      "--if-available.");
+  add_config_options(command, line);
+  ValidateOptions& options = line.validate;
+  command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID");
+  command.add_flag("--emulate", options.emulate,
+                   "As many blocks as the config's device has multiprocessors, within its shared memory");
+  command
+      .add_option(
+          "--shrink", options.shrink,
+          "Take the last element of this tensor away, which has to be caught (default: of each tensor "
+          "of small plans)")
+      ->type_name("TENSOR");
+  command.add_flag("--if-available", options.if_available, "Exit 0, and say so, where there is no GPU");
+  command.add_option("--evidence", options.evidence, "Write a record of what was seen, of one config")
+      ->check(check_file_name)
+      ->type_name("FILE");
+  command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
+}
+
 void add_cache(CLI::App& command, CommandLine& line) {
   command.footer(
       "Examples:\n  moeplan cache info\n  moeplan cache verify\n  moeplan cache clear\n"
@@ -553,6 +580,8 @@ constexpr Command kCommands[] = {
      with_configs<&CommandLine::launches, run_launches>},
     {"compile", "Do this deployment's kernels build: registers, spills, shared memory?", add_compile,
      with_configs<&CommandLine::compile, run_compile>},
+    {"validate", "Do real kernels stay inside the planned arena, and compute what they should?", add_validate,
+     with_configs<&CommandLine::validate, run_validate>},
     {"cache", "What is in the cache of compiled kernels; verify or clear it", add_cache,
      [](CommandLine& line) {
        return run_cache({line.cache.action, line.configs.report});
@@ -616,6 +645,12 @@ std::string settle_report_options(CommandLine& line) {
     });
     if (is_input) return "-o would write over " + output.path + ", which is read";
   }
+  const std::string& evidence = line.validate.evidence;
+  const bool is_read =
+      !evidence.empty() && std::ranges::any_of(line.configs.paths, [&](const std::string& path) {
+        return config_key(path) == config_key(evidence);
+      });
+  if (is_read) return "--evidence would write over " + evidence + ", which is read";
   return conflict_of(report.outputs);
 }
 

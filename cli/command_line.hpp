@@ -30,6 +30,7 @@ struct CommandLine {
   DiffOptions diff;
   LaunchOptions launches;
   CompileOptions compile;
+  ValidateOptions validate;
   CacheOptions cache;
   bool probe = false;
   bool list_buffers = false;

@@ -89,6 +89,16 @@ struct CompileOptions {
   bool no_progress = false;
 };
 
+struct ValidateOptions {
+  ConfigOptions configs;
+  std::string plan;           // this one alone; "" is all
+  bool emulate = false;       // the config's multiprocessors and shared memory in place of the GPU's
+  std::string shrink;         // take an element of this tensor of the plans; "": of each of small plans
+  bool if_available = false;  // nothing to run on is no failure
+  std::string evidence;       // file of the record; "": none
+  bool no_progress = false;
+};
+
 struct CacheOptions {
   std::string action;  // info, verify or clear
   ReportOptions report;
@@ -158,6 +168,7 @@ ExitCode run_capacity(const CapacityOptions& options);
 ExitCode run_audit(const AuditOptions& options);
 ExitCode run_launches(const LaunchOptions& options);
 ExitCode run_compile(const CompileOptions& options);
+ExitCode run_validate(const ValidateOptions& options);
 ExitCode run_cache(const CacheOptions& options);
 ExitCode run_check(CheckOptions options);
 ExitCode run_baseline(const BaselineOptions& options);

@@ -204,6 +204,39 @@ constexpr MemberForm kLogColumns[] = {text("kernel"), text("text")};
 constexpr TableForm kCompileTables[] = {{"kernels", kKernelColumns},
                                         {"compiler_log", kLogColumns, nullptr, false}};
 
+constexpr MemberForm kValidateFacts[] = {
+    or_null(text("name")), or_null(text("contract")),   or_null(boolean("valid")),   or_null(text("skipped")),
+    or_null(text("gpu")),  or_null(integer("gpu_sms")), or_null(boolean("emulated"))};
+constexpr MemberForm kValidateTotals[] = {
+    integer("plans"),          integer("valid_plans"),       integer("plans_without_kernels"),
+    integer("launches"),       integer("launches_left_out"), integer("failed_launches"),
+    integer("shrinks_caught"), integer("shrinks_missed"),    integer("shrinks_not_observable")};
+// Errors are texts such as "4.10e-04".
+constexpr MemberForm kValidatedPlanColumns[] = {text("id"),
+                                                integer("capacity"),
+                                                integer("planned_sms"),
+                                                integer("planned_bytes"),
+                                                integer("executed_sms"),
+                                                integer("executed_bytes"),
+                                                integer("launches"),
+                                                integer("launches_left_out"),
+                                                text("relative_l2"),
+                                                text("one_minus_cosine"),
+                                                boolean("valid")};
+constexpr MemberForm kHighWaterColumns[] = {
+    text("plan"),           text("tensor"), integer("planned_bytes"), integer("touched_bytes"),
+    integer("slack_bytes"), text("use")};
+constexpr MemberForm kLiveCountColumns[] = {
+    text("plan"),        text("guards"),       integer("tokens"),        integer("block_m"),
+    text("relative_l2"), text("worst_row_l2"), text("one_minus_cosine"), boolean("passes"),
+    text("failed"),      text("routings")};
+constexpr MemberForm kShrinkColumns[] = {text("plan"),           text("shape"),   text("tensor"),
+                                         integer("taken_bytes"), text("outcome"), text("how")};
+constexpr TableForm kValidateTables[] = {{"plans", kValidatedPlanColumns},
+                                         {"tensors", kHighWaterColumns},
+                                         {"live_counts", kLiveCountColumns},
+                                         {"shrinks", kShrinkColumns}};
+
 constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};
 constexpr MemberForm kCacheEntryColumns[] = {text("id"),    text("kernel"),   text("architecture"),
                                              text("nvrtc"), integer("bytes"), text("variant")};
@@ -377,6 +410,7 @@ constexpr ReportForm kReports[] = {
     {"launches", "what moeplan launches answers", kLaunchesFacts, kLaunchesTotals, kLaunchesTables},
     {"launch_key", "what moeplan launches --live-tokens answers", kLaunchKeyFacts, {}, kLaunchKeyTables},
     {"compile", "what moeplan compile answers", kCompileFacts, kCompileTotals, kCompileTables},
+    {"validate", "what moeplan validate answers", kValidateFacts, kValidateTotals, kValidateTables},
     {"cache", "what moeplan cache answers", kCacheFacts, {}, kCacheTables},
     {"check", "what moeplan check answers of a config", kCheckFacts, kCheckTotals, kCheckTables},
     {"checks", "what moeplan check answers of several configs", {}, kChecksTotals, kChecksTables},

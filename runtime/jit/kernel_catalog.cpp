@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "kernels/arena/arguments.hpp"
+#include "kernels/oracle/arguments.hpp"
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
@@ -121,6 +122,18 @@ constexpr KernelRow kKernels[] = {
      .defines = kRouteSumDefines,
      .threads = kTopKSumThreads,
      .variants = route_sum_variants},
+    {.id = KernelId::random_fill,
+     .name = "random_fill",
+     .source = "kernels/oracle/random_fill.cu",
+     .defines = {},
+     .threads = kOracleThreads,
+     .variants = only_variant<KernelId::random_fill>},
+    {.id = KernelId::trellis_reference,
+     .name = "trellis_reference",
+     .source = "kernels/oracle/trellis_reference.cu",
+     .defines = {},
+     .threads = kOracleThreads,
+     .variants = only_variant<KernelId::trellis_reference>},
 };
 
 }  // namespace

@@ -21,7 +21,9 @@ enum class KernelId : i64 {
   fused_trellis,
   top_k_sum,
   fused_packed,
-  route_sum
+  route_sum,
+  random_fill,
+  trellis_reference
 };
 
 inline constexpr int kMostDefines = 10;
@@ -51,6 +53,11 @@ const KernelRow& row_of(KernelId id);
 inline constexpr KernelVariant kArenaFill = {.kernel = KernelId::arena_fill};
 inline constexpr KernelVariant kArenaScan = {.kernel = KernelId::arena_scan};
 inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kArenaScan};
+
+// What judges a plan's kernels: one makes a layer up, the other computes what it has to come to.
+inline constexpr KernelVariant kRandomFill = {.kernel = KernelId::random_fill};
+inline constexpr KernelVariant kTrellisReference = {.kernel = KernelId::trellis_reference};
+inline constexpr std::array<KernelVariant, 2> kOracleKernels = {kRandomFill, kTrellisReference};
 
 // Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
 KernelVariant route_pack_variant(i64 block, i64 id_bytes);

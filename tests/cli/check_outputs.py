@@ -110,6 +110,7 @@ COMMANDS = [
       "block=8,64,unpinned", "--columns", "bytes,sound,cold_keys,reachable,bar", "--sort", "cold_keys"], None),
     (["sweep", "-c", "-", "--axis", "/model/name=" + json.dumps(hostile)], hostile_config()),
     (["sweep", "-c", "/nowhere.json", "--axis", "tp=4"], None),
+    (["validate", "-c", "configs/glm52.json", "--if-available", "--plan", "decode"], None),
     (["reconcile", log], None),
     (["reconcile", log, "--set", "/parallel/dcp=2"], None),
     (["reconcile", "tests/golden/logs/glm51_nvfp4_tp8_dcp4_mtp3.log"], None),
@@ -196,7 +197,7 @@ def check_json():
                 assert not validator_of(name, strict=True).is_valid(
                     dict(part, **{key: [dict(rows[0], unheard_of=1)]})), f"{name}: {key} takes any member"
     assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "sweep", "check", "checks", "diff",
-                    "baseline_report", "config_report", "reconcile", "devices", "cache", "reports", "errors"} | ({"compile"} if has_nvrtc() else set()), seen
+                    "baseline_report", "config_report", "reconcile", "devices", "cache", "validate", "reports", "errors"} | ({"compile"} if has_nvrtc() else set()), seen
     return len(COMMANDS)
 
 

@@ -1,0 +1,309 @@
+// moeplan validate: runs the kernels of every MoE plan in an arena of exactly its bytes, against a reference.
+#include <algorithm>
+#include <thread>
+
+#include "cli/commands/finish.hpp"
+#include "cli/commands/kernel_compiler.hpp"
+#include "cli/commands/options.hpp"
+#include "cli/commands/plan_choice.hpp"
+#include "cli/commands/validate_report.hpp"
+#include "cli/io/text_file.hpp"
+#include "cli/log.hpp"
+#include "cli/progress.hpp"
+#include "planner/core/did_you_mean.hpp"
+#include "planner/core/text.hpp"
+#include "planner/deployment/launch_findings.hpp"
+#include "planner/moe/plan_moe.hpp"
+#include "runtime/device/validator.hpp"
+#include "runtime/jit/digest.hpp"
+#include "runtime/nvml.hpp"
+
+namespace moeplan {
+namespace {
+
+// The compiler and the GPU, as soon as a config needs them.
+struct Machine {
+  Compiler compiler;
+  std::unique_ptr<Validator> validator;
+};
+
+Result<std::unique_ptr<Machine>> open_machine() {
+  auto compiler = kernel_compiler(true);
+  if (!compiler) return compiler.error();
+  auto machine = std::make_unique<Machine>(Machine{std::move(*compiler), nullptr});
+  auto validator = open_validator(machine->compiler, i64{std::thread::hardware_concurrency()});
+  if (!validator) return validator.error();
+  machine->validator = std::move(*validator);
+  return machine;
+}
+
+// A plan as it runs here: the config's, or made anew for this GPU's multiprocessors.
+struct ExecutedPlan {
+  MoeRequest request;
+  MoeLayout layout;
+};
+
+Result<ExecutedPlan> executed_plan(const MoeRequest& planned, i64 sms) {
+  ExecutedPlan executed{planned, {}};
+  executed.request.device.sm_count = sms;
+  auto layout = plan_moe(executed.request);
+  if (!layout) return layout.error();
+  executed.layout = std::move(*layout);
+  return executed;
+}
+
+Placement placed(const MoeLayout& layout, GuardMode mode) {
+  const auto& tensors = layout.arena.tensors;
+  return place_guarded(std::span(tensors.begin(), tensors.size()), layout.total_bytes, mode);
+}
+
+// Runs one plan and notes what became of it.
+class PlanRun {
+ public:
+  PlanRun(const DeployedPlan& plan, i64 shared_limit, const ValidateOptions& options, Validator& validator)
+      : plan_(plan), shared_limit_(shared_limit), options_(options), validator_(validator) {}
+
+  ValidatedPlan run() {
+    const MoeRequest& request = plan_.request();
+    result_.id = plan_.id();
+    result_.pointer = plan_.origin.config_pointer("");
+    result_.capacity = request.capacity.tokens();
+    result_.planned_sms = request.multiprocessors();
+    result_.planned_bytes = plan_.layout.total_bytes;
+    if (const Status done = run_all(); !done)
+      result_.findings.push_back(
+          {done.error().code == ErrorCode::grid_not_resident ? "not-resident" : "not-run", "error",
+           result_.pointer, concat(plan_name(plan_.id()), " could not be run: ", done.error().message),
+           done.error().help});
+    return std::move(result_);
+  }
+
+ private:
+  Status run_all() {
+    const i64 sms = options_.emulate ? result_.planned_sms : validator_.gpu().sm_count;
+    const auto executed = executed_plan(plan_.request(), sms);
+    if (!executed) return executed.error();
+    result_.executed_sms = sms;
+    result_.executed_bytes = executed->layout.total_bytes;
+    const TrellisPlan plan = trellis_plan(executed->request, executed->layout);
+    check_shared_memory(plan);
+
+    const TestLaunches launches =
+        launches_to_validate(plan, plan_.may_have(ExpertMap::absent), plan_.may_have(ExpertMap::present));
+    result_.launches_left_out = launches.left_out;
+    auto packed = measure(plan, placed(executed->layout, GuardMode::packed), launches.launches);
+    if (!packed) return packed.error();
+    result_.packed = std::move(*packed);
+
+    std::vector<TestLaunch> few;
+    if (plan.capacity > kStrictTokens) few.push_back({kStrictTokens, RoutingKind::uniform, has_map()});
+    few.push_back({plan.capacity, RoutingKind::uniform, has_map()});
+    auto strict = measure(plan, placed(executed->layout, GuardMode::strict), few);
+    if (!strict) return strict.error();
+    result_.strict = std::move(*strict);
+
+    return options_.shrink.empty() ? shrink_all(executed->request) : shrink(*executed, options_.shrink);
+  }
+
+  // Every tensor of a small plan of the same kind.
+  Status shrink_all(const MoeRequest& request) {
+    const auto small = executed_plan(small_request(request), request.multiprocessors());
+    if (!small) return small.error();
+    result_.shrunk = concat("small: ", small->request.capacity.tokens(), " tokens");
+    return shrink(*small, "");
+  }
+
+  Status shrink(const ExecutedPlan& executed, const std::string& tensor) {
+    if (result_.shrunk.empty()) result_.shrunk = "the plan's own";
+    const TrellisPlan plan = trellis_plan(executed.request, executed.layout);
+    // With a map the route packer may count more experts.
+    std::vector<TestLaunch> launches;
+    for (const bool is_mapped : {false, true}) {
+      if (!plan_.may_have(is_mapped ? ExpertMap::present : ExpertMap::absent)) continue;
+      for (const i64 tokens : live_counts(plan.runtime(is_mapped)))
+        launches.push_back({tokens, RoutingKind::uniform, is_mapped});
+    }
+    auto shrinks = shrink_tensors(executed.layout, tensor, [&](const Placement& placement) {
+      return measure(plan, placement, launches);
+    });
+    if (!shrinks) return shrinks.error();
+    result_.shrinks = std::move(*shrinks);
+    return Ok{};
+  }
+
+  bool has_map() const { return !plan_.may_have(ExpertMap::absent); }
+
+  Result<std::vector<Measurement>> measure(const TrellisPlan& plan, const Placement& placement,
+                                           const std::vector<TestLaunch>& launches) {
+    ProgressLine line(std::ssize(launches), concat("launches of ", plan_.id()), !options_.no_progress);
+    return validator_.measure(plan, placement, launches,
+                              [&](std::size_t done, std::size_t) { line.show(static_cast<i64>(done)); });
+  }
+
+  void check_shared_memory(const TrellisPlan& plan) {
+    for (const KernelVariant& variant : trellis_variants(plan)) {
+      if (shared_bytes_of(variant) <= shared_limit_) continue;
+      result_.findings.push_back({"shared-memory", "error", result_.pointer,
+                                  concat(plan_name(plan_.id()), ": kernel ", text_of(variant), " takes ",
+                                         grouped(shared_bytes_of(variant)), " B of shared memory a block, ",
+                                         grouped(shared_limit_), " B are to be had"),
+                                  "another block size"});
+    }
+  }
+
+  // Of a small launch; the capacity is run beside it.
+  static constexpr i64 kStrictTokens = 33;
+
+  const DeployedPlan& plan_;
+  i64 shared_limit_;
+  const ValidateOptions& options_;
+  Validator& validator_;
+  ValidatedPlan result_;
+};
+
+// --shrink has to name a tensor of a plan that is run.
+Status check_shrink(const std::vector<const DeployedPlan*>& plans, const std::string& tensor) {
+  std::vector<std::string_view> names;
+  for (const DeployedPlan* plan : plans) {
+    for (const TensorSpec& spec : plan->layout.arena.tensors) {
+      if (spec.offset != kOutsideArena && std::ranges::find(names, spec.name) == names.end())
+        names.push_back(spec.name);
+    }
+  }
+  if (tensor.empty() || std::ranges::find(names, tensor) != names.end()) return Ok{};
+  const auto near = did_you_mean(tensor, names);
+  return Error{ErrorCode::unknown_value, "", concat("--shrink ", tensor, ": no plan that is run has it"),
+               near ? concat("did you mean \"", *near, "\"?") : concat("they have ", join(names, ", "))};
+}
+
+std::string command_of(const ValidateOptions& options) {
+  std::string command = concat("moeplan validate -c ", options.configs.paths.front());
+  for (const std::string& set : options.configs.overrides.sets) command += concat(" --set '", set, "'");
+  if (!options.plan.empty()) command += concat(" --plan ", options.plan);
+  if (options.emulate) command += " --emulate";
+  if (!options.shrink.empty()) command += concat(" --shrink ", options.shrink);
+  return concat(command, " --evidence ", options.evidence);
+}
+
+Status write_evidence(const ValidateOptions& options, const std::vector<ValidatedPlan>& plans, bool is_valid,
+                      const Machine& machine) {
+  const GpuProfile& gpu = machine.validator->gpu();
+  const std::string& config = options.configs.paths.front();
+  const NvrtcVersion version = machine.compiler.nvrtc().version();
+  Evidence evidence{.name = "validate",
+                    .command = command_of(options),
+                    .device = {.name = gpu.name,
+                               .compute_capability = gpu.compute_capability,
+                               .sm_count = gpu.sm_count,
+                               .driver = concat(driver_version(), ", CUDA up to ", cuda_driver_version()),
+                               .cuda_runtime = cuda_runtime_version()},
+                    .nvrtc = concat(version.major, ".", version.minor),
+                    .is_pass = is_valid};
+  if (config != "-") {
+    const auto text = read_text(config);
+    if (!text) return text.error();
+    evidence.config = Digest{config, sha256_hex(*text)};
+  }
+  for (const auto& [variant, compiled] : machine.validator->compiled()) {
+    auto kernel =
+        evidence_kernel(variant, machine.validator->architecture(), compiled, read_runtime_environment());
+    if (!kernel) return kernel.error();
+    evidence.kernels.push_back(std::move(*kernel));
+  }
+  add_samples(evidence, plans);
+  return write_file(options.evidence, evidence_json(evidence));
+}
+
+// The plans that kernels of ours run, and what is said of the others.
+struct Covered {
+  std::vector<const DeployedPlan*> plans;
+  std::vector<std::string> uncovered;
+  std::vector<Finding> findings;
+};
+
+Covered covered_plans(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
+                      const std::string& choice) {
+  Covered covered;
+  const auto lacks = [&](std::string name, std::string pointer, std::string message) {
+    covered.findings.push_back({"no-kernels", "warning", std::move(pointer), std::move(message), ""});
+    covered.uncovered.push_back(std::move(name));
+  };
+  for (const DeployedPlan& plan : plans) {
+    if (!is_chosen(plan.id(), choice)) continue;
+    const std::string missing = missing_trellis_kernels(plan.request(), plan.layout);
+    if (missing.empty())
+      covered.plans.push_back(&plan);
+    else
+      lacks(plan.id(), plan.origin.config_pointer(""),
+            concat(plan_name(plan.id()), " is not run: ", missing));
+  }
+  if (!choice.empty()) return covered;
+  constexpr std::string_view kWhy = " is not run: this build has no kernels of its own for ";
+  for (const IndexerPlan& plan : planned.indexer_plans)
+    lacks(plan.request->id, "", concat(plan.request->id, kWhy, "indexer plans"));
+  for (const RuntimePart& part : planned.mixed_parts)
+    lacks(std::string(part.name), "", concat(part.name, kWhy, "one grid of mixed bit widths"));
+  return covered;
+}
+
+bool is_unavailable(const Error& error) {
+  return error.code == ErrorCode::no_device || error.code == ErrorCode::no_nvrtc ||
+         error.code == ErrorCode::unsupported_architecture;
+}
+
+Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPlan>& deployed,
+                      const ValidateOptions& options,
+                      std::optional<Result<std::unique_ptr<Machine>>>& machine) {
+  Covered covered = covered_plans(planned, deployed, options.plan);
+  if (covered.plans.empty())
+    return Error{ErrorCode::no_kernels, "",
+                 "no plan of this config has kernels in this build, so there is nothing to run",
+                 covered.findings.empty() ? "it has no fused-MoE plan" : covered.findings.front().message};
+  if (const Status known = check_shrink(covered.plans, options.shrink); !known) return known.error();
+
+  if (!machine) machine.emplace(open_machine());
+  if (!*machine) {
+    const Error& error = machine->error();
+    if (options.if_available && is_unavailable(error)) return skipped_report(planned, error);
+    return error;
+  }
+  Machine& opened = ***machine;
+  const GpuProfile& gpu = opened.validator->gpu();
+  const DeviceSettings device = planned.config->deployment.device.value_or(DeviceSettings{});
+  const i64 shared_limit =
+      options.emulate ? min_of(device.shared_memory_per_block_optin.value_or(gpu.shared_bytes_per_block),
+                               gpu.shared_bytes_per_block)
+                      : gpu.shared_bytes_per_block;
+  std::vector<ValidatedPlan> plans;
+  for (const DeployedPlan* plan : covered.plans)
+    plans.push_back(PlanRun(*plan, shared_limit, options, *opened.validator).run());
+
+  Report report = validate_report(planned, {gpu.name, gpu.sm_count, options.emulate}, plans,
+                                  covered.uncovered, std::move(covered.findings));
+  if (opened.compiler.kernel_dir())
+    report.notes.push_back(
+        concat("texts of the kernels are from ", *opened.compiler.kernel_dir(), ", MOEPLAN_KERNEL_DIR"));
+  if (!options.evidence.empty()) {
+    const Status written = write_evidence(options, plans, !report.answered_no, opened);
+    if (!written) return written.error();
+  }
+  return report;
+}
+
+}  // namespace
+
+ExitCode run_validate(const ValidateOptions& options) {
+  if (!options.evidence.empty() && options.configs.paths.size() != 1) {
+    complain({ErrorCode::invalid_value, "", "--evidence is a record of one config",
+              "run moeplan validate once for each"});
+    return ExitCode::usage;
+  }
+  // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
+  std::optional<Result<std::unique_ptr<Machine>>> machine;
+  return answer_plans(options.configs, options.plan,
+                      [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+                        return answer(planned, plans, options, machine);
+                      });
+}
+
+}  // namespace moeplan

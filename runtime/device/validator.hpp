@@ -1,0 +1,42 @@
+// Runs the kernels of a plan in an arena of exactly its bytes and measures what they did there. Says nothing
+// about whether that is right: runtime/validate/ judges.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "planner/moe/layout.hpp"
+#include "runtime/arena/guards.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/jit/compiler.hpp"
+#include "runtime/validate/measurement.hpp"
+#include "runtime/validate/routings.hpp"
+
+namespace moeplan {
+
+class Validator {
+ public:
+  virtual ~Validator() = default;
+  virtual const GpuProfile& gpu() const = 0;
+  virtual const Architecture& architecture() const = 0;
+
+  // One measurement a launch, in their order, of a plan whose kernels are not missing. `placement`: where its
+  // tensors lie. The layer is made up, and the same for all plans of its shape. Everything is compiled before
+  // the first launch, and nothing behind it. Error: no memory, a kernel that does not compile or whose grid
+  // is not resident, a failed call of the CUDA runtime.
+  virtual Result<std::vector<Measurement>> measure(const TrellisPlan& plan, const Placement& placement,
+                                                   std::span<const TestLaunch> launches,
+                                                   const Progress& progress) = 0;
+
+  // Everything that was compiled so far, each once.
+  virtual const std::vector<std::pair<KernelVariant, CompiledKernel>>& compiled() const = 0;
+};
+
+// For the first GPU of this machine. `compiler` has to outlive it; at most `threads` kernels are compiled at
+// a time. Error `no_device` or `unsupported_architecture`.
+Result<std::unique_ptr<Validator>> open_validator(Compiler& compiler, i64 threads);
+
+}  // namespace moeplan

@@ -1,0 +1,79 @@
+// moeplan validate without a GPU: what is told before one is needed, and what its absence comes to.
+#include "tests/catch.hpp"
+#include "tests/cli/process.hpp"
+#include "tests/support.hpp"
+
+using namespace moeplan::test;
+
+namespace {
+
+// Without a compiler nothing is run, whatever the machine has.
+constexpr const char* kNothing = "MOEPLAN_NVRTC=/nowhere/libnvrtc.so.13";
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+Output validate(const std::string& arguments, const std::string& input = "") {
+  return run_moeplan("validate " + arguments, input, kNothing);
+}
+
+}  // namespace
+
+TEST_CASE("without what it takes to run kernels validate exits 4 and says what is missing") {
+  const Output output = validate("-c configs/glm52.json");
+  CHECK(output.exit_code == 4);
+  CHECK(output.out.empty());
+  CHECK(output.err.starts_with("error[no_nvrtc]: "));
+  const Output json = validate("-c configs/glm52.json -o json");
+  CHECK(json.exit_code == 4);
+  CHECK(Json::parse(json.out)["errors"][0]["code"] == "no_nvrtc");
+}
+
+TEST_CASE("with --if-available it exits 0 and says that nothing was run") {
+  const Output output = validate("-c configs/glm52.json --if-available");
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.out, "glm52: SKIPPED · nothing was run: "));
+  const Json report = Json::parse(validate("-c configs/glm52.json --if-available -o json").out);
+  CHECK(report["schema"] == "moeplan.validate/1");
+  CHECK(report["valid"].is_null());
+  CHECK(report["skipped"].is_string());
+  CHECK(report["totals"]["launches"] == 0);
+  const Output junit = validate("-c configs/glm52.json --if-available -o junit");
+  CHECK(junit.exit_code == 0);
+  CHECK(contains(junit.out, "SKIPPED"));
+}
+
+TEST_CASE("mistakes are told ahead of a missing GPU") {
+  CHECK(validate("-c /nowhere.json").exit_code == 3);
+  CHECK(validate("-c /nowhere.json --if-available").exit_code == 3);
+  const Output plan = validate("-c configs/glm52.json --plan decoed --if-available");
+  CHECK(plan.exit_code == 2);
+  CHECK(contains(plan.err, "did you mean \"decode\"?"));
+  const Output tensor = validate("-c configs/glm52.json --shrink rotation_a_gat --if-available");
+  CHECK(tensor.exit_code == 2);
+  CHECK(contains(tensor.err, "did you mean \"rotation_a_gate\"?"));
+  CHECK(validate("-c configs/glm52.json --shrink fc1_c_tmp").exit_code == 4);
+  const Output two = validate("-c configs/glm52.json -c configs/glm52-e160.json --evidence never.json");
+  CHECK(two.exit_code == 2);
+  CHECK(contains(two.err, "a record of one config"));
+  CHECK(validate("-c configs/glm52.json --evidence ''").exit_code == 2);
+}
+
+TEST_CASE("an evidence file never replaces the config it is about") {
+  const TemporaryFolder folder;
+  const std::string config = folder.write("glm52.json", read_source("configs/glm52.json"));
+  const Output output = validate("-c '" + config + "' --evidence '" + config + "'");
+  CHECK(output.exit_code == 2);
+  CHECK(contains(output.err, "which is read"));
+}
+
+TEST_CASE("a config none of whose plans has kernels of ours is an error, with or without a GPU") {
+  const std::string plan =
+      R"({"schema_version": 1, "contract": "sparkinfer-de04125", "plans": [)"
+      R"({"id": "packed", "kind": "moe_tp", "device": {"sm_count": 188}, "weights": {"quant_mode": "w4a16",)"
+      R"( "source_format": "compressed_tensors", "activation": "silu", "w13_layout": "w13",)"
+      R"( "io_dtype": "bfloat16", "experts": 8, "hidden_size": 256, "intermediate_size": 128},)"
+      R"( "capacity": {"max_tokens": 16, "top_k": 2}}]})";
+  const Output output = validate("-c - --if-available", plan);
+  CHECK(output.exit_code == 3);
+  CHECK(contains(output.err, "nothing to run"));
+}

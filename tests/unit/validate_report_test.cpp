@@ -1,0 +1,153 @@
+// What moeplan validate says of measurements: the verdict, its tables and findings, and the record.
+#include "cli/commands/validate_report.hpp"
+
+#include "planner/core/text.hpp"
+#include "tests/catch.hpp"
+#include "tests/support.hpp"
+
+using namespace moeplan;
+using namespace moeplan::test;
+
+namespace {
+
+PlannedConfig glm52() { return plan_config(read_config(MOEPLAN_SOURCE_DIR "/configs/glm52.json", {})); }
+
+Measurement launch_of(i64 tokens, const char* routing) {
+  Measurement m{.tokens = tokens, .routing = routing, .block = 8};
+  m.tensors = {{{.tensor = "rotation_a_gate", .planned_bytes = 64, .end_touched = 16 * tokens}, 16 * tokens},
+               {{.tensor = "fc1_c_tmp", .planned_bytes = 32}, 0}};
+  m.output = {.relative_l2 = 1e-4 * static_cast<double>(tokens), .cosine = 1 - 1e-9, .worst_row_l2 = 5e-4};
+  return m;
+}
+
+ValidatedPlan decode_plan() {
+  ValidatedPlan plan{.id = "decode",
+                     .capacity = 4,
+                     .planned_sms = 188,
+                     .planned_bytes = 1000,
+                     .executed_sms = 132,
+                     .executed_bytes = 900};
+  plan.packed = {launch_of(1, "uniform"), launch_of(1, "zipf"), launch_of(4, "uniform")};
+  plan.strict = {launch_of(2, "uniform")};
+  plan.strict[0].mode = GuardMode::strict;
+  plan.shrunk = "small: 4 tokens";
+  plan.shrinks = {{"rotation_a_gate", 2, ShrinkOutcome::caught, "caught by a guard: 2 bytes"},
+                  {"fc1_c_tmp", 4, ShrinkOutcome::not_observable, std::string(kNotObservable)}};
+  return plan;
+}
+
+const Table& table_of(const Report& report, std::string_view key) {
+  const auto found = std::ranges::find(report.tables, key, &Table::key);
+  REQUIRE(found != report.tables.end());
+  return *found;
+}
+
+std::string text_in(const Table& table, std::size_t row, std::string_view column) {
+  return std::get<std::string>(table.rows.at(row).cells.at(table.column(column)));
+}
+
+i64 number_in(const Table& table, std::size_t row, std::string_view column) {
+  return std::get<i64>(table.rows.at(row).cells.at(table.column(column)));
+}
+
+constexpr const char* kGpu = "NVIDIA H200";
+
+}  // namespace
+
+TEST_CASE("the verdict names both sizes, and with --emulate what is emulated") {
+  const PlannedConfig planned = glm52();
+  const Report own = validate_report(planned, {kGpu, 132, false}, {decode_plan()}, {}, {});
+  CHECK_FALSE(own.answered_no);
+  CHECK(
+      own.verdict ==
+      "glm52: VALID · 1 of 1 MoE plan · NVIDIA H200, planned for 188 SMs, executed with 132, both sized · 4 "
+      "launches, largest error 4.00e-04 of 2.00e-03");
+  ValidatedPlan plan = decode_plan();
+  plan.executed_sms = 188;
+  const Report emulated = validate_report(planned, {kGpu, 132, true}, {plan, plan}, {"indexer"},
+                                          {{"no-kernels", "warning", "", "indexer is not run", ""}});
+  CHECK(emulated.verdict.starts_with(
+      "glm52: VALID · 2 of 2 MoE plans · NVIDIA H200, 132 SMs emulating 188 SMs · "));
+  CHECK(emulated.verdict.ends_with(" · no kernels for indexer"));
+  CHECK(emulated.findings.size() == 1);
+}
+
+TEST_CASE("tables hold what each plan touched, each live count with its routings, and each shrink") {
+  const Report report = validate_report(glm52(), {kGpu, 132, false}, {decode_plan()}, {}, {});
+  const Table& tensors = table_of(report, "tensors");
+  REQUIRE(tensors.rows.size() == 2);
+  CHECK(number_in(tensors, 0, "touched_bytes") == 64);
+  CHECK(number_in(tensors, 0, "slack_bytes") == 0);
+  CHECK(text_in(tensors, 0, "use") == "to its end");
+  CHECK(number_in(tensors, 1, "slack_bytes") == 32);
+  CHECK(text_in(tensors, 1, "use") == "never touched");
+
+  const Table& counts = table_of(report, "live_counts");
+  REQUIRE(counts.rows.size() == 3);
+  CHECK(text_in(counts, 0, "routings") == "uniform, zipf");
+  CHECK(text_in(counts, 0, "checks") == "pass");
+  CHECK(text_in(counts, 2, "guards") == "strict");
+  CHECK(text_in(table_of(report, "shrinks"), 1, "how") == "never touched, shrink not observable");
+}
+
+TEST_CASE("a launch that fails, a shrink that is missed and a plan that did not run each answer no") {
+  const auto failing = [](const auto& change) {
+    ValidatedPlan plan = decode_plan();
+    change(plan);
+    CHECK_FALSE(plan.is_valid());
+    Report report = validate_report(glm52(), {kGpu, 132, false}, {plan, decode_plan()}, {}, {});
+    CHECK(report.answered_no);
+    CHECK(report.verdict.starts_with("glm52: NOT VALID · 1 of 2 MoE plans · "));
+    REQUIRE(report.findings.size() == 1);
+    CHECK(report.findings[0].level == "error");
+    return report;
+  };
+  const Report wrong = failing([](ValidatedPlan& plan) {
+    plan.packed[1].is_workspace_zero = plan.strict[0].is_workspace_zero = false;
+  });
+  CHECK(wrong.findings[0].rule == "workspace");
+  CHECK(wrong.findings[0].message.starts_with(
+      "plan decode: 2 launches fail, first with 1 token, zipf, block 8, packed guards: kernel_workspace"));
+  CHECK(text_in(table_of(wrong, "live_counts"), 0, "checks") == "FAIL: workspace");
+  const Report missed = failing([](ValidatedPlan& plan) { plan.shrinks[0].outcome = ShrinkOutcome::missed; });
+  CHECK(missed.findings[0].rule == "shrink");
+  failing([](ValidatedPlan& plan) {
+    plan.findings.push_back({"not-run", "error", "", "plan decode could not be run", ""});
+  });
+}
+
+TEST_CASE("nothing to run on is neither valid nor not") {
+  const Report report =
+      skipped_report(glm52(), {ErrorCode::no_device, "", "no NVIDIA driver here\nlooked in", ""});
+  CHECK_FALSE(report.answered_no);
+  CHECK(report.verdict == "glm52: SKIPPED · nothing was run: no NVIDIA driver here");
+}
+
+TEST_CASE("the record of a validation holds errors and high-water marks, a value a launch, and reads back") {
+  Evidence evidence{.name = "validate",
+                    .command = "moeplan validate",
+                    .device = {.name = kGpu,
+                               .compute_capability = "9.0",
+                               .sm_count = 132,
+                               .driver = "1",
+                               .cuda_runtime = "13.0"},
+                    .nvrtc = "13.0",
+                    .is_pass = true};
+  const auto kernel =
+      evidence_kernel(kTrellisReference, *find_architecture("sm_90"), {.cubin = "a cubin"}, {});
+  REQUIRE(kernel);
+  evidence.kernels.push_back(*kernel);
+  add_samples(evidence, {decode_plan()});
+  const auto samples = [&](std::string_view name) {
+    const auto found = std::ranges::find(evidence.samples, name, &EvidenceSamples::name);
+    REQUIRE(found != evidence.samples.end());
+    return found->values;
+  };
+  CHECK(samples("decode: live tokens of each launch") == std::vector<i64>{1, 1, 4});
+  CHECK(samples("decode: relative error of the output") == std::vector<i64>{100'000, 100'000, 400'000});
+  CHECK(samples("decode: rotation_a_gate touched, of 64") == std::vector<i64>{16, 16, 64});
+  CHECK(samples("decode: fc1_c_tmp touched, of 32") == std::vector<i64>{0, 0, 0});
+  const auto again = read_evidence(evidence_json(evidence));
+  REQUIRE(again);
+  CHECK(*again == evidence);
+}
