@@ -1,8 +1,11 @@
-// One launch of a kernel of the catalog.
+// One launch of a kernel of the catalog, and the one that all fused MoE plans share.
 #pragma once
 
 #include <limits>
 
+#include "kernels/moe/arguments.hpp"
+#include "planner/moe/live_need.hpp"
+#include "planner/moe/w4a16.hpp"
 #include "runtime/jit/kernel_catalog.hpp"
 
 namespace moeplan {
@@ -13,6 +16,29 @@ struct KernelLaunch {
   i64 grid = 1;  // blocks; of fused_trellis at most, fewer do as well
   Arguments arguments;
 };
+
+inline i64 element(const CoreElements& elements, CoreTensor tensor) {
+  return elements[static_cast<std::size_t>(tensor)];
+}
+
+// Packing the routes of a launch into its plan's tensors. `need`: of its live tokens.
+template <class Tensors, class Inputs>
+KernelLaunch<RoutePackArguments> route_pack_launch(const Tensors& tensors, const Inputs& inputs, i64 routes,
+                                                   const LiveRuntime& runtime, const LiveNeed& need) {
+  return {.variant = route_pack_variant(need.block_size, inputs.id_bytes),
+          .grid = 1,
+          .arguments = {.topk_ids = inputs.topk_ids,
+                        .expert_map = inputs.expert_map,
+                        .packed_route_indices = tensors.packed_route_indices,
+                        .block_expert_ids = tensors.block_expert_ids,
+                        .packed_route_count = tensors.packed_route_count,
+                        .expert_offsets = tensors.expert_offsets,
+                        .expert_counts = tensors.expert_counts,
+                        .routes = routes,
+                        .experts = runtime.experts,
+                        .slots = element(need.elements, CoreTensor::packed_route_indices),
+                        .blocks = element(need.elements, CoreTensor::block_expert_ids)}};
+}
 
 // Kernels count items of one phase (slots by blocks of 128 columns at most) in 32 bits, and step past the
 // last one by a grid's warps at most.

@@ -13,10 +13,6 @@ namespace {
 constexpr i64 kBlocksPerSm = 1;
 constexpr i64 kSumColumns = 128;  // of a warp of the sum
 
-i64 element(const CoreElements& elements, CoreTensor tensor) {
-  return elements[static_cast<std::size_t>(tensor)];
-}
-
 KernelVariant fused_variant(const PackedPlan& plan, i64 block) {
   return fused_packed_variant(packed_tile(block), plan.is_bfloat16);
 }
@@ -155,20 +151,7 @@ PackedLaunches packed_launches(const PackedPlan& plan, i64 tokens, const PackedT
 
   PackedLaunches launches;
   launches.block = need.block_size;
-  if (!is_direct)
-    launches.route_pack = {.variant = route_pack_variant(need.block_size, inputs.id_bytes),
-                           .grid = 1,
-                           .arguments = {.topk_ids = inputs.topk_ids,
-                                         .expert_map = inputs.expert_map,
-                                         .packed_route_indices = tensors.packed_route_indices,
-                                         .block_expert_ids = tensors.block_expert_ids,
-                                         .packed_route_count = tensors.packed_route_count,
-                                         .expert_offsets = tensors.expert_offsets,
-                                         .expert_counts = tensors.expert_counts,
-                                         .routes = routes,
-                                         .experts = runtime.experts,
-                                         .slots = slots,
-                                         .blocks = blocks}};
+  if (!is_direct) launches.route_pack = route_pack_launch(tensors, inputs, routes, runtime, need);
   launches.fused = {
       .variant = fused_variant(plan, need.block_size),
       .grid = plan.multiprocessors * kBlocksPerSm,

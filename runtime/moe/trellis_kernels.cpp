@@ -16,10 +16,6 @@ i64 blocks_per_sm(const TrellisPlan& plan, i64 block, i64 routes) {
   return max_of(1, min_of(fused_blocks_per_sm(block), items / plan.multiprocessors / 2));
 }
 
-i64 element(const CoreElements& elements, CoreTensor tensor) {
-  return elements[static_cast<std::size_t>(tensor)];
-}
-
 KernelVariant fused_variant(const TrellisPlan& plan, i64 block) {
   return fused_trellis_variant(trellis_tile(block, plan.bits), plan.codebook, plan.is_bfloat16);
 }
@@ -136,19 +132,7 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
 
   TrellisLaunches launches;
   launches.block = need.block_size;
-  launches.route_pack = {.variant = route_pack_variant(need.block_size, inputs.id_bytes),
-                         .grid = 1,
-                         .arguments = {.topk_ids = inputs.topk_ids,
-                                       .expert_map = inputs.expert_map,
-                                       .packed_route_indices = tensors.packed_route_indices,
-                                       .block_expert_ids = tensors.block_expert_ids,
-                                       .packed_route_count = tensors.packed_route_count,
-                                       .expert_offsets = tensors.expert_offsets,
-                                       .expert_counts = tensors.expert_counts,
-                                       .routes = routes,
-                                       .experts = runtime.experts,
-                                       .slots = slots,
-                                       .blocks = blocks}};
+  launches.route_pack = route_pack_launch(tensors, inputs, routes, runtime, need);
   launches.fused = {.variant = fused_variant(plan, need.block_size),
                     .grid = plan.multiprocessors * blocks_per_sm(plan, need.block_size, routes),
                     .arguments = {.x = inputs.x,

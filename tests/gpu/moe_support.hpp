@@ -5,12 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "planner/core/text.hpp"
 #include "planner/moe/w4a16.hpp"
 #include "runtime/moe/kernel_launch.hpp"
 #include "runtime/oracle/half.hpp"
 #include "tests/gpu/gpu_tests.hpp"
+#include "tests/random.hpp"
 
 namespace moeplan::test {
 
@@ -181,6 +186,52 @@ void check_equal_then_poison(const std::string& name, const std::vector<T>& valu
   const auto behind = values.begin() + std::ssize(expected);
   CHECK(std::vector<T>(values.begin(), behind) == expected);
   CHECK(std::count(behind, values.end(), T(-1)) == std::distance(behind, values.end()));
+}
+
+// Where the routes of `capacity` tokens go; fewer tokens have the first of these.
+struct Routing {
+  std::string name;
+  i64 id_bytes;
+  std::vector<i64> ids;
+  std::vector<float> weights;
+  std::optional<std::vector<int>> map;
+
+  const std::vector<int>* map_or_null() const { return map ? &*map : nullptr; }
+};
+
+// Of a layer's sizes: capacity, top_k, experts and router_experts. The same in every run.
+template <class Sizes>
+std::vector<Routing> routings_of(const Sizes& s) {
+  Random random;
+  Routing uniform{"uniform", 4, {}, {}, {}}, one{"all to one", 8, {}, {}, {}},
+      invalid{"invalid", 8, {}, {}, {}};
+  for (i64 token = 0; token < s.capacity; ++token) {
+    std::set<i64> chosen;
+    while (std::ssize(chosen) < s.top_k) chosen.insert(random.in(0, s.router_experts - 1));
+    uniform.ids.insert(uniform.ids.end(), chosen.begin(), chosen.end());
+    for (i64 slot = 0; slot < s.top_k; ++slot) {
+      one.ids.push_back(s.experts - 1);
+      // Every fourth token goes nowhere at all.
+      const bool is_lost = token % 4 == 3 || random.in(0, 2) == 0;
+      invalid.ids.push_back(is_lost ? random.of({-1, s.router_experts, i64{1} << 40, i64{-1} << 33, 1 << 20})
+                                    : random.in(0, s.router_experts - 1));
+    }
+  }
+  std::vector<Routing> routings{uniform, one, invalid};
+  for (Routing& routing : routings) {
+    for (std::size_t i = 0; i < routing.ids.size(); ++i)
+      routing.weights.push_back(static_cast<float>(random.in(1, 1000)) / 1000);
+    if (s.router_experts == s.experts) continue;
+    // Some of the router's experts are this rank's, in another order; of the others some are marked by -1,
+    // some by what is no expert at all.
+    routing.name += ", mapped";
+    routing.map.emplace();
+    for (i64 expert = 0; expert < s.router_experts; ++expert)
+      routing.map->push_back(expert % 3 == 0 || expert == s.experts - 1
+                                 ? static_cast<int>((expert * 2 + 1) % s.experts)
+                                 : (expert % 3 == 1 ? -1 : 1000));
+  }
+  return routings;
 }
 
 }  // namespace moeplan::test
