@@ -414,14 +414,14 @@ class LaunchMeasurer {
   }
 
  private:
-  // Of kernel_workspace the kernels take the barrier's words, which have to be zero before the first launch
-  // in an arena; the others keep their poison, so that whoever reads them is seen.
-  static constexpr i64 kBarrierBytes = 8;
+  // Of kernel_workspace the kernels take the last words, which have to be zero before the first launch in an
+  // arena; the others keep their poison, so that whoever reads them is seen.
+  static constexpr i64 kSharedBytes = 4 * kTrellisSharedWords;
 
   Status run_poisoned(const TrellisLaunches& planned, const ArenaPattern& poison, i64 tokens) {
     if (Status filled = arena_.fill(poison, launches_.stream()); !filled) return filled;
     if (Status cleared =
-            check_cuda(cudaMemsetAsync(planned.fused.arguments.barrier, 0, kBarrierBytes, launches_.stream()),
+            check_cuda(cudaMemsetAsync(planned.fused.arguments.tickets, 0, kSharedBytes, launches_.stream()),
                        "clearing kernel_workspace");
         !cleared)
       return cleared;
@@ -465,8 +465,8 @@ class LaunchMeasurer {
   }
 
   Status note_workspace(Measurement& m, const TrellisLaunches& planned) {
-    const auto words = downloaded<int>(reinterpret_cast<const std::byte*>(planned.fused.arguments.barrier),
-                                       kBarrierBytes / 4, launches_.stream());
+    const auto words = downloaded<int>(reinterpret_cast<const std::byte*>(planned.fused.arguments.tickets),
+                                       kTrellisSharedWords, launches_.stream());
     if (!words) return words.error();
     m.is_workspace_zero =
         m.is_workspace_zero && std::ranges::all_of(*words, [](int word) { return word == 0; });

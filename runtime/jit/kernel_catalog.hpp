@@ -19,6 +19,7 @@ enum class KernelId : i64 {
   arena_scan,
   route_pack,
   fused_trellis,
+  fused_trellis_narrow,
   top_k_sum,
   fused_packed,
   route_sum,
@@ -63,6 +64,7 @@ inline constexpr std::array<KernelVariant, 2> kOracleKernels = {kRandomFill, kTr
 KernelVariant route_pack_variant(i64 block, i64 id_bytes);
 KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, bool is_bfloat16);
 TrellisTile trellis_tile_of(const KernelVariant& variant);
+KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_bfloat16);
 KernelVariant top_k_sum_variant(i64 id_bytes);
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
 PackedTile packed_tile_of(const KernelVariant& variant);

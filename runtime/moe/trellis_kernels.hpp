@@ -33,6 +33,9 @@ struct TrellisPlan {
   LiveRuntime with_map{};
   bool may_have_map = false;
   bool may_lack_map = false;
+  // No launch has larger route blocks than of 8 rows. Such plans have a kernel of their own, whose sums over
+  // K are in another order: within a plan a row's bytes are the same for all live token counts.
+  bool is_narrow = false;
 
   const LiveRuntime& runtime(bool has_map) const { return has_map ? with_map : without_map; }
 };
