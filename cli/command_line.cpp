@@ -332,7 +332,8 @@ void add_validate(CLI::App& command, CommandLine& line) {
       "Examples:\n  moeplan validate --config configs/glm52.json\n"
       "  moeplan validate -c glm52.json --emulate --evidence glm52.evidence.json\n"
       "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
-      "Needs a GPU, its driver and NVRTC. Plans are made for the GPU's own multiprocessors, or with "
+      "Runs Trellis and packed NVFP4 plans. Needs a GPU, its driver and NVRTC. Plans are made for the GPU's "
+      "own multiprocessors, or with "
       "--emulate run "
       "as the\nconfig's device has them. Exits 1 when a check fails; 4 without a GPU, or 0 with "
       "--if-available.");
@@ -344,8 +345,8 @@ void add_validate(CLI::App& command, CommandLine& line) {
   command
       .add_option(
           "--shrink", options.shrink,
-          "Take the last element of this tensor away, which has to be caught (default: of each tensor "
-          "of small plans)")
+          "Take the last element of this tensor away, which the executor has to refuse or a guard to catch "
+          "(default: of each tensor of small plans)")
       ->type_name("TENSOR");
   command.add_flag("--if-available", options.if_available, "Exit 0, and say so, where there is no GPU");
   command.add_option("--evidence", options.evidence, "Write a record of what was seen, of one config")

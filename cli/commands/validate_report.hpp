@@ -21,6 +21,7 @@ struct ValidatedPlan {
   i64 planned_bytes = 0;
   i64 executed_sms = 0;  // of the plan that ran, and its bytes
   i64 executed_bytes = 0;
+  Tolerance tolerance = kHalfTolerance;
   std::vector<Measurement> packed;  // tensors as planned
   std::vector<Measurement> strict;  // each between guards of its own
   i64 launches_left_out = 0;        // by the limit of work

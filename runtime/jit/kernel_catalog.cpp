@@ -152,6 +152,18 @@ constexpr KernelRow kKernels[] = {
      .defines = {},
      .threads = kOracleThreads,
      .variants = only_variant<KernelId::trellis_reference>},
+    {.id = KernelId::packed_reference,
+     .name = "packed_reference",
+     .source = "kernels/oracle/packed_reference.cu",
+     .defines = {},
+     .threads = kOracleThreads,
+     .variants = only_variant<KernelId::packed_reference>},
+    {.id = KernelId::compare_launch,
+     .name = "compare_launch",
+     .source = "kernels/oracle/compare_launch.cu",
+     .defines = {},
+     .threads = kOracleThreads,
+     .variants = only_variant<KernelId::compare_launch>},
 };
 
 }  // namespace

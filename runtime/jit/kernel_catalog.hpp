@@ -24,7 +24,9 @@ enum class KernelId : i64 {
   fused_packed,
   route_sum,
   random_fill,
-  trellis_reference
+  trellis_reference,
+  packed_reference,
+  compare_launch
 };
 
 inline constexpr int kMostDefines = 10;
@@ -55,10 +57,12 @@ inline constexpr KernelVariant kArenaFill = {.kernel = KernelId::arena_fill};
 inline constexpr KernelVariant kArenaScan = {.kernel = KernelId::arena_scan};
 inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kArenaScan};
 
-// What judges a plan's kernels: one makes a layer up, the other computes what it has to come to.
+// What judges a plan's kernels: one makes a layer up, one computes what it has to come to, by the kind of its
+// weights, and one compares.
 inline constexpr KernelVariant kRandomFill = {.kernel = KernelId::random_fill};
 inline constexpr KernelVariant kTrellisReference = {.kernel = KernelId::trellis_reference};
-inline constexpr std::array<KernelVariant, 2> kOracleKernels = {kRandomFill, kTrellisReference};
+inline constexpr KernelVariant kPackedReference = {.kernel = KernelId::packed_reference};
+inline constexpr KernelVariant kCompareLaunch = {.kernel = KernelId::compare_launch};
 
 // Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
 KernelVariant route_pack_variant(i64 block, i64 id_bytes);

@@ -71,23 +71,18 @@ std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& 
 
 TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout) {
   MOEPLAN_CHECK(missing_trellis_kernels(request, layout).empty(), "a plan without kernels of ours");
-  TrellisPlan plan{.hidden = request.weights.hidden_size,
-                   .intermediate = request.weights.intermediate_size,
-                   .experts = request.weights.experts,
-                   .top_k = request.capacity.routes_per_token(),
-                   .capacity = request.capacity.tokens(),
-                   .bits = request.weights.bits(),
-                   .is_bfloat16 = request.weights.io_dtype == DType::bfloat16,
-                   .multiprocessors = request.multiprocessors(),
-                   .planned = planned_elements(layout),
-                   .without_map = live_runtime(request, layout, ExpertMap::absent),
-                   .with_map = live_runtime(request, layout, ExpertMap::present),
-                   .may_have_map = may_have(request, ExpertMap::present),
-                   .may_lack_map = may_have(request, ExpertMap::absent)};
+  TrellisPlan plan{fused_plan(request, layout), request.weights.bits(), Codebook::mcg};
   static_assert(kBlockSizes[0] == kNarrowBlock);
   const ReachedBlocks reached = reached_blocks(plan);
   plan.is_narrow = std::ranges::count(reached, true) == 1 && reached[0];
   return plan;
+}
+
+CoreElements kernel_need(const TrellisPlan& plan, i64 tokens, bool has_map) {
+  CoreElements need = live_need(plan.runtime(has_map), plan.planned, tokens).elements;
+  need[static_cast<std::size_t>(CoreTensor::fc1_c_tmp)] = 0;
+  need[static_cast<std::size_t>(CoreTensor::fc2_c_tmp)] = 0;
+  return need;
 }
 
 std::vector<KernelVariant> trellis_variants(const TrellisPlan& plan) {
