@@ -67,8 +67,7 @@ TEST_CASE("an evidence file never replaces the config it is about") {
 }
 
 TEST_CASE("every plan of the configs that are validated on a GPU has kernels of ours, packed and Trellis") {
-  for (const char* name :
-       {"packed-columns", "packed-glm", "trellis-tp1", "trellis-tp2", "trellis-tp4", "trellis-tp8"}) {
+  for (const char* name : {"packed-columns", "packed-glm", "trellis-widths"}) {
     const std::string config = std::string("tests/gpu/configs/") + name + ".json";
     const Output output = validate("-c " + config + " --if-available");
     INFO(name << ": " << output.err);

@@ -354,7 +354,7 @@ void check_shape(const LayerShape& shape, i64 bits, bool is_bfloat16, std::initi
               ": a plan of 8-row blocks differs from others by a relative L2 of ", std::to_string(distance),
               " at most"));
   CHECK(distance > 0);
-  CHECK(distance < 1e-3);
+  CHECK(distance < kHalfTolerance.largest_l2);
 }
 
 }  // namespace
