@@ -332,6 +332,7 @@ void add_validate(CLI::App& command, CommandLine& line) {
       "Examples:\n  moeplan validate --config configs/glm52.json\n"
       "  moeplan validate -c glm52.json --emulate --evidence glm52.evidence.json\n"
       "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
+      "  moeplan validate -c small.json --sanitizer memcheck\n"
       "Runs Trellis and packed NVFP4 plans. Needs a GPU, its driver and NVRTC. Plans are made for the GPU's "
       "own multiprocessors, or with "
       "--emulate run "
@@ -352,6 +353,10 @@ void add_validate(CLI::App& command, CommandLine& line) {
   command.add_option("--evidence", options.evidence, "Write a record of what was seen, of one config")
       ->check(check_file_name)
       ->type_name("FILE");
+  command
+      .add_option("--sanitizer", options.sanitizer,
+                  "Run under this tool of compute-sanitizer; exits 1 when it finds something")
+      ->check(CLI::IsMember({"memcheck", "racecheck", "initcheck", "synccheck"}));
   command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
 }
 

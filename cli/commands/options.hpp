@@ -96,6 +96,7 @@ struct ValidateOptions {
   std::string shrink;         // take an element of this tensor of the plans; "": of each of small plans
   bool if_available = false;  // nothing to run on is no failure
   std::string evidence;       // file of the record; "": none
+  std::string sanitizer;      // tool of compute-sanitizer to run under; "": none
   bool no_progress = false;
 };
 

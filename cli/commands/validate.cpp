@@ -6,6 +6,7 @@
 #include "cli/commands/kernel_compiler.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
+#include "cli/commands/sanitizer.hpp"
 #include "cli/commands/validate_report.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/log.hpp"
@@ -302,6 +303,15 @@ ExitCode run_validate(const ValidateOptions& options) {
     complain({ErrorCode::invalid_value, "", "--evidence is a record of one config",
               "run moeplan validate once for each"});
     return ExitCode::usage;
+  }
+  if (!options.sanitizer.empty()) {
+    const Error error = run_sanitized(options.sanitizer);
+    if (options.if_available) {
+      warn(concat("nothing was run: ", error.message));
+      return ExitCode::ok;
+    }
+    complain(error);
+    return ExitCode::no_device;
   }
   // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine>>> machine;

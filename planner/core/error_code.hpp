@@ -79,6 +79,7 @@ namespace moeplan {
   X(cache_refused, "a kernel cache that others could have written to")                       \
   X(cache_unusable, "a kernel cache that cannot be opened")                                  \
   X(no_device, "no usable GPU, driver or CUDA runtime")                                      \
+  X(no_sanitizer, "compute-sanitizer cannot be found or started")                            \
   X(cuda_failure, "a call of the CUDA runtime that failed")                                  \
   X(no_kernels, "plans that this build has no kernels of its own for")                       \
   X(launch_not_resolved, "a launch whose kernel was not resolved with its plan")             \

@@ -1,7 +1,10 @@
 // moeplan validate without a GPU: what is told before one is needed, and what its absence comes to.
+#include <filesystem>
+
 #include "tests/catch.hpp"
 #include "tests/cli/process.hpp"
 #include "tests/support.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace moeplan::test;
 
@@ -88,4 +91,34 @@ TEST_CASE("a config none of whose plans has kernels of ours is an error, with or
   const Output output = validate("-c - --if-available", plan);
   CHECK(output.exit_code == 3);
   CHECK(contains(output.err, "nothing to run"));
+}
+
+TEST_CASE("--sanitizer runs the same command under compute-sanitizer and exits as that does") {
+  const TemporaryFolder folder;
+  const std::string program = folder.write("compute-sanitizer", "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 1\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string environment = "PATH=" + folder.path() + ":/usr/bin:/bin";
+  for (const char* option : {"--sanitizer memcheck", "--sanitizer=memcheck"}) {
+    const Output output = run_moeplan("validate -c configs/glm52.json " + std::string(option) + " --emulate",
+                                      "", environment.c_str());
+    CHECK(output.exit_code == 1);
+    CHECK(output.out.starts_with("--tool\nmemcheck\n--error-exitcode\n1\n--log-file\n/dev/stderr\n/"));
+    CHECK(output.out.ends_with("validate\n-c\nconfigs/glm52.json\n--emulate\n"));
+  }
+}
+
+TEST_CASE("without compute-sanitizer --sanitizer says where it was looked for, and runs nothing") {
+  const auto nowhere = [](const std::string& arguments) {
+    return run_moeplan("validate -c configs/glm52.json --sanitizer racecheck" + arguments, "",
+                       "PATH=/nowhere CUDA_HOME=/nowhere/cuda");
+  };
+  const Output output = nowhere("");
+  // A toolkit of this machine may have one.
+  if (std::filesystem::exists("/usr/local/cuda/bin/compute-sanitizer")) return;
+  CHECK(output.exit_code == 4);
+  CHECK(output.out.empty());
+  CHECK(contains(output.err,
+                 "error[no_sanitizer]: compute-sanitizer is in none of /nowhere, /nowhere/cuda/bin"));
+  CHECK(nowhere(" --if-available").exit_code == 0);
+  CHECK(validate("-c configs/glm52.json --sanitizer valgrind").exit_code == 2);
 }
