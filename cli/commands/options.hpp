@@ -96,6 +96,8 @@ struct ValidateOptions {
   std::string shrink;         // take an element of this tensor of the plans; "": of each of small plans
   bool if_available = false;  // nothing to run on is no failure
   std::string evidence;       // file of the record; "": none
+  std::string weights;        // file or index of a checkpoint whose layer is run; "": layers are made up
+  i64 layer = 0;              // of the checkpoint
   bool no_progress = false;
 };
 

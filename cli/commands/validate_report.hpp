@@ -9,6 +9,7 @@
 #include "runtime/evidence.hpp"
 #include "runtime/validate/measurement.hpp"
 #include "runtime/validate/shrink.hpp"
+#include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
 
@@ -21,10 +22,13 @@ struct ValidatedPlan {
   i64 planned_bytes = 0;
   i64 executed_sms = 0;  // of the plan that ran, and its bytes
   i64 executed_bytes = 0;
-  std::vector<Measurement> packed;  // tensors as planned
-  std::vector<Measurement> strict;  // each between guards of its own
-  i64 launches_left_out = 0;        // by the limit of work
-  std::string shrunk;               // the shape whose tensors were shrunk
+  i64 bits = 0;                        // of a weight
+  std::optional<LayerSource> weights;  // none: the layer was made up
+  bool shrinks_made_up = false;        // the layer of the shrinks was, although `weights` is there
+  std::vector<Measurement> packed;     // tensors as planned
+  std::vector<Measurement> strict;     // each between guards of its own
+  i64 launches_left_out = 0;           // by the limit of work
+  std::string shrunk;                  // the shape whose tensors were shrunk
   std::vector<Shrink> shrinks;
   std::vector<Finding> findings;  // what kept it from running
 

@@ -160,6 +160,7 @@ class Launches {
 struct LayerShape {
   i64 hidden, intermediate, experts, bits;
   Codebook codebook;
+  const LayerWeights* source;  // null: made up
   bool operator==(const LayerShape&) const = default;
 };
 
@@ -189,6 +190,16 @@ TrellisReferenceArguments reference_of(const Layer& layer) {
           .up_suh_stride = s.hidden,
           .down_svh_stride = s.hidden,
           .weights = layer.decoded};
+}
+
+Status copy_layer(const LayerWeights& source, const TrellisWeights& to) {
+  const void* const starts[kLayerTensorCount] = {to.w13,    to.w2,       to.gate_suh,
+                                                 to.up_suh, to.down_svh, to.intermediate_rotations};
+  return source.read([&](LayerTensor tensor, i64 offset, std::span<const unsigned char> bytes) {
+    auto* const start = static_cast<std::byte*>(const_cast<void*>(starts[static_cast<int>(tensor)]));
+    return check_cuda(cudaMemcpy(start + offset, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+                      "copying a layer's weights");
+  });
 }
 
 Result<Layer> make_layer(const LayerShape& s, Launches& launches) {
@@ -243,6 +254,10 @@ Result<Layer> make_layer(const LayerShape& s, Launches& launches) {
                                .up_suh = halves(up_suh),
                                .down_svh = halves(down_svh),
                                .intermediate_rotations = halves(rotations)};
+  // Over what was made up.
+  if (s.source) {
+    if (const Status copied = copy_layer(*s.source, weights); !copied) return copied.error();
+  }
   Layer layer{s, std::move(*memory), weights, halves(decoded)};
   if (const Status done = launches.reference(reference_of(layer), ReferenceStep::decode, 3 * matrix); !done)
     return done.error();
@@ -489,6 +504,12 @@ class CudaValidator final : public Validator {
   const Architecture& architecture() const override { return launcher_.architecture(); }
   const std::vector<std::pair<KernelVariant, CompiledKernel>>& compiled() const override { return compiled_; }
 
+  void use_layer(const LayerWeights* weights) override {
+    weights_ = weights;
+    // Another file's may lie at the same address.
+    if (layer_ && layer_->shape.source) layer_.reset();
+  }
+
   Result<std::vector<Measurement>> measure(const TrellisPlan& plan, const Placement& placement,
                                            std::span<const TestLaunch> launches,
                                            const Progress& progress) override {
@@ -502,7 +523,9 @@ class CudaValidator final : public Validator {
     resolver.freeze();
     Launches launcher(launcher_, resolver, stream_);
 
-    const LayerShape shape{plan.hidden, plan.intermediate, plan.experts, plan.bits, plan.codebook};
+    const bool is_real = weights_ && weights_->shape() == experts_shape(plan);
+    const LayerShape shape{plan.hidden, plan.intermediate, plan.experts,
+                           plan.bits,   plan.codebook,     is_real ? weights_ : nullptr};
     if (!layer_ || !(layer_->shape == shape)) {
       layer_.reset();
       auto layer = make_layer(shape, launcher);
@@ -569,6 +592,7 @@ class CudaValidator final : public Validator {
   std::vector<std::pair<KernelVariant, CompiledKernel>> compiled_;
   std::vector<std::pair<KernelVariant, ReadyKernel>> loaded_;
   std::optional<Layer> layer_;  // of the last plan
+  const LayerWeights* weights_ = nullptr;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "runtime/jit/compiler.hpp"
 #include "runtime/validate/measurement.hpp"
 #include "runtime/validate/routings.hpp"
+#include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
 
@@ -24,12 +25,16 @@ class Validator {
   virtual const Architecture& architecture() const = 0;
 
   // One measurement a launch, in their order, of a plan whose kernels are not missing. `placement`: where its
-  // tensors lie. The layer is made up, and the same for all plans of its shape. Everything is compiled before
-  // the first launch, and nothing behind it. Error: no memory, a kernel that does not compile or whose grid
-  // is not resident, a failed call of the CUDA runtime.
+  // tensors lie. The layer is made up, and the same for all plans of its shape, unless use_layer gives one.
+  // Everything is compiled before the first launch, and nothing behind it. Error: no memory, a kernel that
+  // does not compile or whose grid is not resident, a failed call of the CUDA runtime.
   virtual Result<std::vector<Measurement>> measure(const TrellisPlan& plan, const Placement& placement,
                                                    std::span<const TestLaunch> launches,
                                                    const Progress& progress) = 0;
+
+  // Trellis plans of its shape run this layer from now on, plans of other shapes one that is made up; null:
+  // all of them. It has to outlive the measurements.
+  virtual void use_layer(const LayerWeights* weights) = 0;
 
   // Everything that was compiled so far, each once.
   virtual const std::vector<std::pair<KernelVariant, CompiledKernel>>& compiled() const = 0;

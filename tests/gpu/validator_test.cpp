@@ -1,5 +1,7 @@
 // Small plans run and measured as moeplan validate does: all checks pass, and every tensor that is touched to
 // its end is missed when its last element is gone.
+#include <unistd.h>
+
 #include <thread>
 
 #include "planner/core/text.hpp"
@@ -7,6 +9,8 @@
 #include "runtime/device/validator.hpp"
 #include "runtime/validate/shrink.hpp"
 #include "tests/gpu/gpu_tests.hpp"
+#include "tests/safetensors_support.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace moeplan;
 using namespace moeplan::test;
@@ -85,4 +89,32 @@ TEST_CASE("a tensor that lies where another one does is seen as wrong outputs") 
   const auto measured = must(validator().measure(small.plan, placement, launches, nullptr));
   const auto failures = judge(measured.front()).failures;
   CHECK(std::ranges::find(failures, ValidationCheck::oracle, &ValidationFailure::check) != failures.end());
+}
+
+TEST_CASE("a layer of a file runs in place of one that is made up, whole and as the first rank's") {
+  const TemporaryFolder folder;
+  const SmallPlan small = small_plan("sparkinfer-de04125", 8, 3, DType::bfloat16);
+  const std::vector<TestLaunch> launches = {{1, RoutingKind::uniform, false},
+                                            {small.plan.capacity, RoutingKind::zipf, false}};
+  const Placement placement = placed(small.layout, GuardMode::packed);
+  for (const i64 ranks : {1, 2}) {
+    const std::string text = safetensors_text(exl3_tensors({.hidden = small.plan.hidden,
+                                                            .intermediate = ranks * small.plan.intermediate,
+                                                            .experts = small.plan.experts,
+                                                            .bits = small.plan.bits}));
+    const std::string path = folder.write("m.safetensors", text);
+    const LayerWeights weights = must(LayerWeights::open(path, 3, experts_shape(small.plan)));
+    validator().use_layer(&weights);
+    check_passes(must(validator().measure(small.plan, placement, launches, nullptr)));
+
+    // The layer is the file's: without its bytes there is none.
+    const LayerWeights damaged = must(LayerWeights::open(path, 3, experts_shape(small.plan)));
+    REQUIRE(truncate(path.c_str(), static_cast<off_t>(text.size() / 2)) == 0);
+    validator().use_layer(&damaged);
+    const auto unread = validator().measure(small.plan, placement, launches, nullptr);
+    validator().use_layer(nullptr);
+    REQUIRE_FALSE(unread);
+    CHECK(unread.error().code == ErrorCode::unreadable);
+  }
+  check_passes(must(validator().measure(small.plan, placement, launches, nullptr)));
 }
