@@ -374,6 +374,10 @@ TEST_CASE("a layer that is not what the plan runs is refused with tensor, expect
       path, {256, 512, 3, 3},
       {"expected shape [16, 32 or a multiple of it, 48], found [16, 16, 48]", "intermediate size 512", "tp"});
   check_refused(path, {256, 384, 3, 3}, {"expected shape [16, 24 or a multiple of it, 48]"});
+  const std::string wide =
+      folder.write("wide.safetensors", safetensors_text(exl3_tensors({.intermediate = 512})));
+  check_refused(wide, {256, 384, 2, 3},
+                {"expected shape [16, 24 or a multiple of it, 48], found [16, 32, 48]"});
 }
 
 TEST_CASE("a header that contradicts itself or its file is refused with what it says") {
@@ -399,6 +403,7 @@ TEST_CASE("a header that contradicts itself or its file is refused with what it 
         h[gate + "suh"]["data_offsets"] = {at, at + 510};
       },
       {gate + "suh: expected 512 bytes of F16 [256], found data_offsets [", "contradicts itself"});
+  refuse_header([&](Json& h) { h[gate + "suh"]["data_offsets"] = {at, at + 514}; }, {"expected 512 bytes"});
   refuse_header([&](Json& h) { h[gate + "suh"]["data_offsets"] = {at + 512, at}; }, {"expected 512 bytes"});
   refuse_header([&](Json& h) { h[gate + "suh"]["data_offsets"] = {-512, 0}; }, {"expected 512 bytes"});
   refuse_header([&](Json& h) { h[gate + "suh"]["data_offsets"] = {0.5, 512.5}; }, {"no data_offsets"});
