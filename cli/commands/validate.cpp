@@ -99,7 +99,7 @@ class PlanRun {
     result_.capacity = request.capacity.tokens();
     result_.planned_sms = request.multiprocessors();
     result_.planned_bytes = plan_.layout.total_bytes;
-    result_.bits = request.weights.bits();
+    if (plan_.layout.weight_layout == WeightLayout::trellis) result_.bits = request.weights.bits();
     if (weights_) result_.weights = weights_->source();
     validator_.use_layer(weights_);
     if (const Status done = run_all(); !done)

@@ -95,8 +95,8 @@ Table plans_table(const std::vector<ValidatedPlan>& plans) {
     table.rows.push_back(
         {{plan.id, plan.capacity, plan.planned_sms, plan.planned_bytes, plan.executed_sms,
           plan.executed_bytes, launches_of(plan), plan.launches_left_out, figure(worst.relative_l2),
-          figure(1 - worst.cosine), plan.bits, plan.weights ? Cell(plan.weights->rank) : Cell(),
-          plan.weights ? Cell(plan.weights->ranks) : Cell(),
+          figure(1 - worst.cosine), optional_cell(plan.bits),
+          plan.weights ? Cell(plan.weights->rank) : Cell(), plan.weights ? Cell(plan.weights->ranks) : Cell(),
           plan.weights ? text_of(*plan.weights) : std::string("made up"), plan.is_valid()},
          {}});
   }
