@@ -333,7 +333,8 @@ void add_validate(CLI::App& command, CommandLine& line) {
       "  moeplan validate -c glm52.json --emulate --evidence glm52.evidence.json\n"
       "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
       "  moeplan validate -c glm52.json --weights model.safetensors.index.json --layer 3\n"
-      "Needs a GPU, its driver and NVRTC. Plans are made for the GPU's own multiprocessors, or with "
+      "Runs Trellis and packed NVFP4 plans. Needs a GPU, its driver and NVRTC. Plans are made for the GPU's "
+      "own multiprocessors, or with "
       "--emulate run "
       "as the\nconfig's device has them. Exits 1 when a check fails; 4 without a GPU, or 0 with "
       "--if-available.");
@@ -345,8 +346,8 @@ void add_validate(CLI::App& command, CommandLine& line) {
   command
       .add_option(
           "--shrink", options.shrink,
-          "Take the last element of this tensor away, which has to be caught (default: of each tensor "
-          "of small plans)")
+          "Take the last element of this tensor away, which the executor has to refuse or a guard to catch "
+          "(default: of each tensor of small plans)")
       ->type_name("TENSOR");
   CLI::Option* const weights =
       command

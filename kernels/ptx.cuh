@@ -23,6 +23,18 @@ inline float shuffle_xor(float value, int mask) {
   return other;
 }
 
+// The value of that lane.
+inline int shuffle(int value, int lane) {
+  int other;
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane));
+  return other;
+}
+inline float shuffle(float value, int lane) {
+  float other;
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(lane));
+  return other;
+}
+
 // The value of lane (own - distance); lanes below `distance` get their own.
 inline int shuffle_up(int value, int distance) {
   int other;
@@ -42,6 +54,12 @@ inline u32 funnel_right(u32 low, u32 high, u32 shift) {
   u32 word;
   asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "r"(shift));
   return word;
+}
+
+// The value, as if it were another one: what follows from it is computed again, in place of being kept.
+inline int opaque(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
 }
 
 // How many bits are set.

@@ -1,19 +1,37 @@
 #include "runtime/planned_kernels.hpp"
 
-#include "runtime/moe/packed_kernels.hpp"
-#include "runtime/moe/trellis_kernels.hpp"
-
 namespace moeplan {
+namespace {
+
+std::string missing_kernels(const MoeRequest& request, const MoeLayout& layout) {
+  return layout.weight_layout == WeightLayout::packed ? missing_packed_kernels(request, layout)
+                                                      : missing_trellis_kernels(request, layout);
+}
+
+}  // namespace
 
 PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout) {
-  if (layout.weight_layout == WeightLayout::packed) {
-    if (std::string missing = missing_packed_kernels(request, layout); !missing.empty())
-      return {{}, std::move(missing)};
-    return {packed_variants(packed_plan(request, layout)), ""};
-  }
-  if (std::string missing = missing_trellis_kernels(request, layout); !missing.empty())
+  if (std::string missing = missing_kernels(request, layout); !missing.empty())
     return {{}, std::move(missing)};
-  return {trellis_variants(trellis_plan(request, layout)), ""};
+  return {variants_of(kernel_plan(request, layout)), ""};
+}
+
+KernelPlan kernel_plan(const MoeRequest& request, const MoeLayout& layout) {
+  if (layout.weight_layout == WeightLayout::packed) return packed_plan(request, layout);
+  return trellis_plan(request, layout);
+}
+
+const FusedPlan& fused_plan(const KernelPlan& plan) {
+  return std::visit([](const auto& of_kind) -> const FusedPlan& { return of_kind; }, plan);
+}
+
+std::vector<KernelVariant> variants_of(const KernelPlan& plan) {
+  if (const auto* packed = std::get_if<PackedPlan>(&plan)) return packed_variants(*packed);
+  return trellis_variants(std::get<TrellisPlan>(plan));
+}
+
+CoreElements kernel_need(const KernelPlan& plan, i64 tokens, bool has_map) {
+  return std::visit([&](const auto& of_kind) { return kernel_need(of_kind, tokens, has_map); }, plan);
 }
 
 }  // namespace moeplan

@@ -1,11 +1,14 @@
-// The kernels of ours that a plan launches.
+// The kernels of ours that a plan launches, whatever kind of plan it is.
 #pragma once
 
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "planner/moe/layout.hpp"
 #include "runtime/jit/kernel_catalog.hpp"
+#include "runtime/moe/packed_kernels.hpp"
+#include "runtime/moe/trellis_kernels.hpp"
 
 namespace moeplan {
 
@@ -16,5 +19,14 @@ struct PlannedKernels {
 
 // Of one fused-MoE plan.
 PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout);
+
+// A plan that kernels of ours run.
+using KernelPlan = std::variant<TrellisPlan, PackedPlan>;
+// Of a request and its layout whose kernels are not missing.
+KernelPlan kernel_plan(const MoeRequest& request, const MoeLayout& layout);
+
+const FusedPlan& fused_plan(const KernelPlan& plan);
+std::vector<KernelVariant> variants_of(const KernelPlan& plan);
+CoreElements kernel_need(const KernelPlan& plan, i64 tokens, bool has_map);
 
 }  // namespace moeplan

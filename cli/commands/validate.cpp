@@ -65,15 +65,17 @@ class WeightsOfShapes {
 struct ExecutedPlan {
   MoeRequest request;
   MoeLayout layout;
+  KernelPlan kernels;
 };
 
 Result<ExecutedPlan> executed_plan(const MoeRequest& planned, i64 sms) {
-  ExecutedPlan executed{planned, {}};
-  executed.request.device.sm_count = sms;
-  auto layout = plan_moe(executed.request);
+  MoeRequest request = planned;
+  request.device.sm_count = sms;
+  const auto layout = plan_moe(request);
   if (!layout) return layout.error();
-  executed.layout = std::move(*layout);
-  return executed;
+  if (std::string missing = planned_kernels(request, *layout).missing; !missing.empty())
+    return Error{ErrorCode::no_kernels, "", std::move(missing), ""};
+  return ExecutedPlan{request, *layout, kernel_plan(request, *layout)};
 }
 
 Placement placed(const MoeLayout& layout, GuardMode mode) {
@@ -103,63 +105,65 @@ class PlanRun {
     if (weights_) result_.weights = weights_->source();
     validator_.use_layer(weights_);
     if (const Status done = run_all(); !done)
-      result_.findings.push_back(
-          {done.error().code == ErrorCode::grid_not_resident ? "not-resident" : "not-run", "error",
-           result_.pointer, concat(plan_name(plan_.id()), " could not be run: ", done.error().message),
-           done.error().help});
+      result_.findings.push_back({rule_of(done.error().code), "error", result_.pointer,
+                                  concat(plan_name(plan_.id()), " could not be run: ", done.error().message),
+                                  done.error().help});
     return std::move(result_);
   }
 
  private:
+  static const char* rule_of(ErrorCode code) {
+    if (code == ErrorCode::grid_not_resident) return "not-resident";
+    return code == ErrorCode::scratch_too_small ? "refused" : "not-run";
+  }
+
   Status run_all() {
     const i64 sms = options_.emulate ? result_.planned_sms : validator_.gpu().sm_count;
     const auto executed = executed_plan(plan_.request(), sms);
     if (!executed) return executed.error();
     result_.executed_sms = sms;
     result_.executed_bytes = executed->layout.total_bytes;
-    const TrellisPlan plan = trellis_plan(executed->request, executed->layout);
-    check_shared_memory(plan);
+    const KernelPlan& kernels = executed->kernels;
+    const i64 capacity = fused_plan(kernels).capacity;
+    result_.tolerance = tolerance_of(kernels);
+    check_shared_memory(kernels);
 
-    const TestLaunches launches =
-        launches_to_validate(plan, plan_.may_have(ExpertMap::absent), plan_.may_have(ExpertMap::present));
+    const TestLaunches launches = launches_to_validate(fused_plan(kernels), plan_.may_have(ExpertMap::absent),
+                                                       plan_.may_have(ExpertMap::present));
     result_.launches_left_out = launches.left_out;
-    auto packed = measure(plan, placed(executed->layout, GuardMode::packed), launches.launches);
+    auto packed = measure(kernels, placed(executed->layout, GuardMode::packed), launches.launches);
     if (!packed) return packed.error();
     result_.packed = std::move(*packed);
 
     std::vector<TestLaunch> few;
-    if (plan.capacity > kStrictTokens) few.push_back({kStrictTokens, RoutingKind::uniform, has_map()});
-    few.push_back({plan.capacity, RoutingKind::uniform, has_map()});
-    auto strict = measure(plan, placed(executed->layout, GuardMode::strict), few);
+    if (capacity > kStrictTokens) few.push_back({kStrictTokens, RoutingKind::uniform, has_map()});
+    few.push_back({capacity, RoutingKind::uniform, has_map()});
+    auto strict = measure(kernels, placed(executed->layout, GuardMode::strict), few);
     if (!strict) return strict.error();
     result_.strict = std::move(*strict);
 
-    return options_.shrink.empty() ? shrink_all(executed->request) : shrink(*executed, options_.shrink);
+    return options_.shrink.empty() ? shrink_all(*executed) : shrink(*executed, options_.shrink);
   }
 
   // Every tensor of a small plan of the same kind.
-  Status shrink_all(const MoeRequest& request) {
-    const auto small = executed_plan(small_request(request), request.multiprocessors());
+  Status shrink_all(const ExecutedPlan& executed) {
+    const auto small = executed_plan(small_request(executed.request, *executed.layout.weight_layout),
+                                     executed.request.multiprocessors());
     if (!small) return small.error();
     result_.shrunk = concat("small: ", small->request.capacity.tokens(), " tokens");
     result_.shrinks_made_up =
-        weights_ && !(weights_->shape() == experts_shape(trellis_plan(small->request, small->layout)));
+        weights_ && !(weights_->shape() == experts_shape(std::get<TrellisPlan>(small->kernels)));
     return shrink(*small, "");
   }
 
   Status shrink(const ExecutedPlan& executed, const std::string& tensor) {
     if (result_.shrunk.empty()) result_.shrunk = "the plan's own";
-    const TrellisPlan plan = trellis_plan(executed.request, executed.layout);
-    // With a map the route packer may count more experts.
-    std::vector<TestLaunch> launches;
-    for (const bool is_mapped : {false, true}) {
-      if (!plan_.may_have(is_mapped ? ExpertMap::present : ExpertMap::absent)) continue;
-      for (const i64 tokens : live_counts(plan.runtime(is_mapped)))
-        launches.push_back({tokens, RoutingKind::uniform, is_mapped});
-    }
-    auto shrinks = shrink_tensors(executed.layout, tensor, [&](const Placement& placement) {
-      return measure(plan, placement, launches);
-    });
+    const auto launches = launches_to_shrink(fused_plan(executed.kernels), plan_.may_have(ExpertMap::absent),
+                                             plan_.may_have(ExpertMap::present));
+    auto shrinks =
+        shrink_tensors(executed.layout, tensor, [&](const Placement& placement, RoomCheck room_check) {
+          return measure(executed.kernels, placement, launches, room_check);
+        });
     if (!shrinks) return shrinks.error();
     result_.shrinks = std::move(*shrinks);
     return Ok{};
@@ -167,15 +171,16 @@ class PlanRun {
 
   bool has_map() const { return !plan_.may_have(ExpertMap::absent); }
 
-  Result<std::vector<Measurement>> measure(const TrellisPlan& plan, const Placement& placement,
-                                           const std::vector<TestLaunch>& launches) {
+  Result<std::vector<Measurement>> measure(const KernelPlan& kernels, const Placement& placement,
+                                           const std::vector<TestLaunch>& launches,
+                                           RoomCheck room_check = RoomCheck::on) {
     ProgressLine line(std::ssize(launches), concat("launches of ", plan_.id()), !options_.no_progress);
-    return validator_.measure(plan, placement, launches,
+    return validator_.measure(kernels, placement, launches, room_check,
                               [&](std::size_t done, std::size_t) { line.show(static_cast<i64>(done)); });
   }
 
-  void check_shared_memory(const TrellisPlan& plan) {
-    for (const KernelVariant& variant : trellis_variants(plan)) {
+  void check_shared_memory(const KernelPlan& kernels) {
+    for (const KernelVariant& variant : variants_of(kernels)) {
       if (shared_bytes_of(variant) <= shared_limit_) continue;
       result_.findings.push_back({"shared-memory", "error", result_.pointer,
                                   concat(plan_name(plan_.id()), ": kernel ", text_of(variant), " takes ",
@@ -266,7 +271,7 @@ Covered covered_plans(const PlannedConfig& planned, const std::vector<DeployedPl
   };
   for (const DeployedPlan& plan : plans) {
     if (!is_chosen(plan.id(), choice)) continue;
-    const std::string missing = missing_trellis_kernels(plan.request(), plan.layout);
+    const std::string missing = planned_kernels(plan.request(), plan.layout).missing;
     if (missing.empty())
       covered.plans.push_back(&plan);
     else

@@ -34,36 +34,55 @@ OutputDifference worst_of(const ValidatedPlan& plan) {
 }
 
 // One finding a check that fails, with the first launch that does.
-void add_failures(const ValidatedPlan& plan, std::vector<Finding>& findings) {
-  struct Failed {
-    std::string first;
-    i64 launches = 0;
-  };
-  Failed failed[std::size(kValidationChecks)];
+std::optional<Finding> failure_of(const ValidatedPlan& plan, ValidationCheck check) {
+  std::string first;
+  i64 launches = 0;
   for_each_launch(plan, [&](const Measurement& m) {
     for (const ValidationFailure& failure : judge(m).failures) {
-      Failed& of_check = failed[static_cast<int>(failure.check)];
-      if (of_check.launches++ == 0)
-        of_check.first = concat(m.tokens, m.tokens == 1 ? " token, " : " tokens, ", m.routing, ", block ",
-                                m.block, ", ", name_of(m.mode), " guards: ", failure.text);
+      if (failure.check != check || launches++ > 0) continue;
+      first = concat(m.tokens, m.tokens == 1 ? " token, " : " tokens, ", m.routing, ", block ", m.block, ", ",
+                     name_of(m.mode), " guards: ", failure.text);
     }
   });
-  for (std::size_t i = 0; i < std::size(failed); ++i) {
-    const Failed& of_check = failed[i];
-    if (of_check.launches == 0) continue;
-    findings.push_back(
-        {std::string(kValidationChecks[i]), "error", plan.pointer,
-         concat(plan_name(plan.id), ": ", grouped(of_check.launches),
-                of_check.launches == 1 ? " launch fails, with " : " launches fail, first with ",
-                of_check.first),
-         ""});
-  }
+  if (launches == 0) return std::nullopt;
+  return Finding{std::string(name_of(check)), "error", plan.pointer,
+                 concat(plan_name(plan.id), ": ", grouped(launches),
+                        launches == 1 ? " launch fails, with " : " launches fail, first with ", first),
+                 ""};
+}
+
+// What was checked of a plan, and a finding for what failed.
+void add_checks(const ValidatedPlan& plan, Report& report) {
+  const auto check = [&](std::string_view what, const std::optional<Finding>& failure,
+                         std::string skipped = "") {
+    const std::string name = concat(plan.id, ": ", what);
+    auto made = std::ranges::find(report.checks, name, &ReportCheck::name);
+    if (made == report.checks.end())
+      made = report.checks.insert(made, {.name = name, .skipped = std::move(skipped)});
+    if (!failure) return;
+    made->findings.push_back(report.findings.size());
+    report.findings.push_back(*failure);
+  };
+  for (const Finding& finding : plan.findings) check(finding.rule, finding);
+  for (std::size_t i = 0; i < std::size(kValidationChecks); ++i)
+    check(kValidationChecks[i], failure_of(plan, static_cast<ValidationCheck>(i)),
+          launches_of(plan) == 0 ? "nothing was run" : "");
   for (const Shrink& shrink : plan.shrinks) {
-    if (shrink.outcome == ShrinkOutcome::missed)
-      findings.push_back({"shrink", "error", plan.pointer,
-                          concat(plan_name(plan.id), " with ", shrink.tensor, " ", shrink.taken_bytes,
-                                 " bytes shorter: ", shrink.how),
-                          ""});
+    const std::string what = concat("shrink ", shrink.tensor);
+    switch (shrink.outcome()) {
+      case ShrinkOutcome::caught:
+        check(what, std::nullopt);
+        break;
+      case ShrinkOutcome::missed:
+        check(what, Finding{"shrink", "error", plan.pointer,
+                            concat(plan_name(plan.id), " with ", shrink.tensor, " ", shrink.taken_bytes,
+                                   " bytes shorter: ", shrink.text()),
+                            ""});
+        break;
+      case ShrinkOutcome::not_observable:
+        check(what, std::nullopt, shrink.text());
+        break;
+    }
   }
 }
 
@@ -84,6 +103,7 @@ Table plans_table(const std::vector<ValidatedPlan>& plans) {
                    {"launches", "LAUNCHES", ColumnKind::count},
                    {"launches_left_out", "LEFT OUT", ColumnKind::count},
                    {"relative_l2", "ERROR"},
+                   {"largest_l2", "OF"},
                    {"one_minus_cosine", "1 - COSINE"},
                    {"bits", "BITS", ColumnKind::count},
                    {"weights_rank", "", ColumnKind::count, Audience::programs},
@@ -95,7 +115,7 @@ Table plans_table(const std::vector<ValidatedPlan>& plans) {
     table.rows.push_back(
         {{plan.id, plan.capacity, plan.planned_sms, plan.planned_bytes, plan.executed_sms,
           plan.executed_bytes, launches_of(plan), plan.launches_left_out, figure(worst.relative_l2),
-          figure(1 - worst.cosine), optional_cell(plan.bits),
+          figure(plan.tolerance.largest_l2), figure(1 - worst.cosine), optional_cell(plan.bits),
           plan.weights ? Cell(plan.weights->rank) : Cell(), plan.weights ? Cell(plan.weights->ranks) : Cell(),
           plan.weights ? text_of(*plan.weights) : std::string("made up"), plan.is_valid()},
          {}});
@@ -105,8 +125,10 @@ Table plans_table(const std::vector<ValidatedPlan>& plans) {
 
 std::string use_text(const HighWater& use) {
   if (use.end_touched == 0) return "never touched";
-  if (use.first_touched > 0) return concat("not before byte ", grouped(use.first_touched));
-  return use.end_touched == use.planned_bytes ? "to its end" : "";
+  const bool is_full = use.end_touched == use.planned_bytes;
+  if (use.first_touched == 0) return is_full ? "to its end" : "";
+  const std::string from = concat("byte ", grouped(use.first_touched));
+  return is_full ? concat("to its end, from ", from) : concat("not before ", from);
 }
 
 Table tensors_table(const std::vector<ValidatedPlan>& plans) {
@@ -193,11 +215,14 @@ Table shrinks_table(const std::vector<ValidatedPlan>& plans) {
                    {"tensor", "TENSOR"},
                    {"taken_bytes", "TAKEN", ColumnKind::count},
                    {"outcome", "", ColumnKind::text, Audience::programs},
+                   {"refused", "", ColumnKind::text, Audience::programs},
+                   {"guard_hit", "", ColumnKind::text, Audience::programs},
                    {"how", "WHAT HAPPENED"}};
   for (const ValidatedPlan& plan : plans) {
     for (const Shrink& shrink : plan.shrinks)
       table.rows.push_back({{plan.id, plan.shrunk, shrink.tensor, shrink.taken_bytes,
-                             std::string(kOutcomes[static_cast<int>(shrink.outcome)]), shrink.how},
+                             std::string(kOutcomes[static_cast<int>(shrink.outcome())]),
+                             !shrink.refusal.empty(), !shrink.guard.empty(), shrink.text()},
                             {}});
   }
   return table;
@@ -250,9 +275,9 @@ void add_totals(Report& report, const std::vector<ValidatedPlan>& plans, i64 unc
     left_out += plan.launches_left_out;
     for_each_launch(plan, [&](const Measurement& m) { failed += judge(m).passes() ? 0 : 1; });
     for (const Shrink& shrink : plan.shrinks) {
-      caught += shrink.outcome == ShrinkOutcome::caught;
-      missed += shrink.outcome == ShrinkOutcome::missed;
-      not_observable += shrink.outcome == ShrinkOutcome::not_observable;
+      caught += shrink.outcome() == ShrinkOutcome::caught;
+      missed += shrink.outcome() == ShrinkOutcome::missed;
+      not_observable += shrink.outcome() == ShrinkOutcome::not_observable;
     }
   }
   report.totals = {{"plans", std::ssize(plans)},
@@ -271,7 +296,8 @@ void add_totals(Report& report, const std::vector<ValidatedPlan>& plans, i64 unc
 bool ValidatedPlan::is_valid() const {
   const auto passes = [](const Measurement& m) { return judge(m).passes(); };
   return findings.empty() && std::ranges::all_of(packed, passes) && std::ranges::all_of(strict, passes) &&
-         std::ranges::find(shrinks, ShrinkOutcome::missed, &Shrink::outcome) == shrinks.end();
+         std::ranges::none_of(shrinks,
+                              [](const Shrink& shrink) { return shrink.outcome() == ShrinkOutcome::missed; });
 }
 
 Report validate_report(const PlannedConfig& planned, const ValidationMachine& machine,
@@ -280,12 +306,16 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
   Report report = base_report(planned, plans);
   add_totals(report, plans, std::ssize(uncovered));
   report.findings = std::move(findings);
-  OutputDifference worst;
+  // Of the plan that comes nearest to what it may be off.
+  double error = 0, largest = kHalfTolerance.largest_l2;
   i64 launches = 0;
   for (const ValidatedPlan& plan : plans) {
-    report.findings.insert(report.findings.end(), plan.findings.begin(), plan.findings.end());
-    add_failures(plan, report.findings);
-    merge(worst, worst_of(plan));
+    add_checks(plan, report);
+    const double of_plan = worst_of(plan).relative_l2, of_largest = plan.tolerance.largest_l2;
+    if (&plan == &plans.front() || of_plan / of_largest > error / largest) {
+      error = of_plan;
+      largest = of_largest;
+    }
     launches += launches_of(plan);
     if (plan.launches_left_out > 0)
       report.notes.push_back(concat(plan_name(plan.id), ": ", grouped(plan.launches_left_out),
@@ -299,13 +329,12 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
   const i64 valid = std::ranges::count_if(plans, &ValidatedPlan::is_valid);
   report.answered_no = valid < std::ssize(plans);
   const LayerSource* const source = source_of(plans);
-  report.verdict =
-      concat(name_in_front(planned), report.answered_no ? "NOT VALID" : "VALID", " · ", valid, " of ",
-             plans.size(), plans.size() == 1 ? " MoE plan" : " MoE plans", " · ", machine.gpu, ", ",
-             profile_text(machine, plans), " · ", grouped(launches), " launches, largest error ",
-             figure(worst.relative_l2), " of ", figure(kLargestRelativeL2),
-             uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")),
-             source ? concat(" · layer ", source->layer, " of ", source->file) : "");
+  report.verdict = concat(name_in_front(planned), report.answered_no ? "NOT VALID" : "VALID", " · ", valid,
+                          " of ", plans.size(), plans.size() == 1 ? " MoE plan" : " MoE plans", " · ",
+                          machine.gpu, ", ", profile_text(machine, plans), " · ", grouped(launches),
+                          " launches, largest error ", figure(error), " of ", figure(largest),
+                          uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")),
+                          source ? concat(" · layer ", source->layer, " of ", source->file) : "");
   report.facts.push_back({"valid", !report.answered_no});
   report.facts.push_back({"skipped", Cell()});
   report.facts.push_back({"gpu", machine.gpu});
@@ -354,7 +383,7 @@ void add_samples(Evidence& evidence, const std::vector<ValidatedPlan>& plans) {
     for (const Shrink& shrink : plan.shrinks)
       evidence.facts.push_back({concat(plan.id, " (", plan.shrunk, "), ", shrink.tensor, " without its last ",
                                        shrink.taken_bytes, " bytes"),
-                                shrink.how});
+                                shrink.text()});
     if (plan.weights) {
       evidence.facts.push_back({concat(plan.id, ": file of the weights"), plan.weights->file});
       evidence.facts.push_back({concat(plan.id, ": layer of the weights"), plan.weights->layer});

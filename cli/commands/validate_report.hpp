@@ -22,6 +22,7 @@ struct ValidatedPlan {
   i64 planned_bytes = 0;
   i64 executed_sms = 0;  // of the plan that ran, and its bytes
   i64 executed_bytes = 0;
+  Tolerance tolerance = kHalfTolerance;
   std::optional<i64> bits;             // of a Trellis weight
   std::optional<LayerSource> weights;  // none: the layer was made up
   bool shrinks_made_up = false;        // the layer of the shrinks was, although `weights` is there

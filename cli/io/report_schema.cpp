@@ -222,6 +222,7 @@ constexpr MemberForm kValidatedPlanColumns[] = {text("id"),
                                                 integer("launches"),
                                                 integer("launches_left_out"),
                                                 text("relative_l2"),
+                                                text("largest_l2"),
                                                 text("one_minus_cosine"),
                                                 or_null(integer("bits")),
                                                 or_null(integer("weights_rank")),
@@ -236,7 +237,8 @@ constexpr MemberForm kLiveCountColumns[] = {
     text("relative_l2"), text("worst_row_l2"), text("one_minus_cosine"), boolean("passes"),
     text("failed"),      text("routings")};
 constexpr MemberForm kShrinkColumns[] = {text("plan"),           text("shape"),   text("tensor"),
-                                         integer("taken_bytes"), text("outcome"), text("how")};
+                                         integer("taken_bytes"), text("outcome"), boolean("refused"),
+                                         boolean("guard_hit"),   text("how")};
 constexpr TableForm kValidateTables[] = {{"plans", kValidatedPlanColumns},
                                          {"tensors", kHighWaterColumns},
                                          {"live_counts", kLiveCountColumns},

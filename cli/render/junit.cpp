@@ -1,6 +1,8 @@
-// Reports as JUnit XML, by the element rules of Surefire: one testsuite a config, one testcase a rule. An
-// error fails its testcase; warnings and notes pass, with their text as its output.
+// Reports as JUnit XML, by the element rules of Surefire: one testsuite a config, one testcase a check that
+// its report lists and a rule of the other findings. An error fails its testcase; warnings and notes pass,
+// with their text as its output.
 #include <algorithm>
+#include <utility>
 
 #include "cli/render/marks.hpp"
 #include "cli/render/markup.hpp"
@@ -20,8 +22,9 @@ std::string line_of(const Mark& mark) {
 }
 
 struct Case {
-  std::string rule;
+  std::string name;         // of a check, or a rule
   std::vector<Mark> marks;  // none: passed without a word
+  std::string skipped = {};
 };
 
 struct Suite {
@@ -31,7 +34,7 @@ struct Suite {
 };
 
 Case& case_of(Suite& suite, const std::string& rule) {
-  const auto found = std::ranges::find(suite.cases, rule, &Case::rule);
+  const auto found = std::ranges::find(suite.cases, rule, &Case::name);
   return found != suite.cases.end() ? *found : suite.cases.emplace_back(Case{rule, {}});
 }
 
@@ -45,12 +48,14 @@ void append_case(std::string& out, const Suite& suite, const Case& c) {
   for (const Mark& mark : c.marks) lines.push_back(line_of(mark));
   const Mark* error = first_error(c);
   out +=
-      concat("    <testcase name=\"", markup(c.rule), "\" classname=\"", markup(suite.name), "\" time=\"0\"");
+      concat("    <testcase name=\"", markup(c.name), "\" classname=\"", markup(suite.name), "\" time=\"0\"");
   if (error) {
     const std::string_view element = error->is_mistake ? "error" : "failure";
-    out += concat(">\n      <", element, " message=\"", markup(error->message), "\" type=\"", markup(c.rule),
-                  "\">", join(lines, "\n"), "</", element, ">\n    </testcase>\n");
-  } else if (!lines.empty() || (c.rule == kVerdictRule && !suite.output.empty())) {
+    out += concat(">\n      <", element, " message=\"", markup(error->message), "\" type=\"",
+                  markup(error->rule), "\">", join(lines, "\n"), "</", element, ">\n    </testcase>\n");
+  } else if (!c.skipped.empty()) {
+    out += concat(">\n      <skipped message=\"", markup(c.skipped), "\"/>\n    </testcase>\n");
+  } else if (!lines.empty() || (c.name == kVerdictRule && !suite.output.empty())) {
     out += concat(">\n      <system-out>", lines.empty() ? markup(suite.output) : join(lines, "\n"),
                   "</system-out>\n    </testcase>\n");
   } else {
@@ -70,7 +75,15 @@ std::vector<Suite> suites_of(std::span<const Report> reports, std::span<const Pr
   for (const Report& report : reports) {
     const std::string label = label_of(report);
     Suite suite{label.empty() ? "moeplan" : label, report.verdict, {Case{std::string(kVerdictRule), {}}}};
-    for (const Mark& mark : marks_of(report)) case_of(suite, mark.rule).marks.push_back(mark);
+    std::vector<Mark> marks = marks_of(report);
+    const auto first = static_cast<std::size_t>(std::ssize(marks) - std::ssize(report.findings));
+    for (const ReportCheck& check : report.checks) {
+      Case& made = suite.cases.emplace_back(Case{check.name, {}, check.skipped});
+      for (const std::size_t finding : check.findings)
+        made.marks.push_back(std::exchange(marks[first + finding], {}));
+    }
+    for (const Mark& mark : marks)
+      if (!mark.rule.empty()) case_of(suite, mark.rule).marks.push_back(mark);
     suites.push_back(std::move(suite));
   }
   return suites;
@@ -83,16 +96,18 @@ std::string render_junit(std::span<const Report> reports, std::span<const Proble
   std::string body;
   i64 all_tests = 0, all_failures = 0, all_errors = 0;
   for (const Suite& suite : suites_of(reports, problems)) {
-    i64 failures = 0, errors = 0;
+    i64 failures = 0, errors = 0, skipped = 0;
     std::string cases;
     for (const Case& c : suite.cases) {
       append_case(cases, suite, c);
-      if (const Mark* error = first_error(c)) ++(error->is_mistake ? errors : failures);
+      const Mark* error = first_error(c);
+      if (error) ++(error->is_mistake ? errors : failures);
+      skipped += !error && !c.skipped.empty();
     }
     const auto tests = static_cast<i64>(suite.cases.size());
-    body +=
-        concat("  <testsuite name=\"", markup(suite.name), "\" tests=\"", tests, "\" failures=\"", failures,
-               "\" errors=\"", errors, "\" skipped=\"0\" time=\"0\">\n", cases, "  </testsuite>\n");
+    body += concat("  <testsuite name=\"", markup(suite.name), "\" tests=\"", tests, "\" failures=\"",
+                   failures, "\" errors=\"", errors, "\" skipped=\"", skipped, "\" time=\"0\">\n", cases,
+                   "  </testsuite>\n");
     all_tests += tests;
     all_failures += failures;
     all_errors += errors;

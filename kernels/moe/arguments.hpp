@@ -28,6 +28,9 @@ struct StateFactors {
   unsigned by_1 = 1u << 1, by_3 = 1u << 3, by_4 = 1u << 4, by_7 = 1u << 7, by_10 = 1u << 10, by_13 = 1u << 13;
 };
 
+// Words at the end of kernel_workspace that Trellis launches share: tickets, and the grid barrier's.
+constexpr i64 kTrellisSharedWords = 4;
+
 struct FusedTrellisArguments {
   const HalfBits* x;  // a row a token
   const unsigned char* w13;
@@ -42,6 +45,7 @@ struct FusedTrellisArguments {
   HalfBits* rotation_a_up;
   HalfBits* intermediate_cache13;  // gate | up behind FC1, the routes' outputs behind FC2
   HalfBits* intermediate_cache2;
+  int* tickets;  // of FC1 and FC2, the words before the barrier's, zero
   int* barrier;  // the last two words of kernel_workspace, zero
   i64 routes;    // live
   i64 top_k;

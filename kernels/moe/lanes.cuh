@@ -1,4 +1,4 @@
-// Threads by their place, and blocks of 128 elements as a warp holds them: lane l has elements 4l to 4l+3.
+// Threads by their place, and 128 elements as a warp holds them: lane l has elements 4l to 4l+3.
 #pragma once
 
 #include "kernels/moe/arguments.hpp"
@@ -24,7 +24,5 @@ inline void to_floats(float (&v)[4], const HalfQuad& quad) {
 inline HalfQuad load_quad(const HalfBits* block) {
   return reinterpret_cast<const HalfQuad*>(block)[lane_id()];
 }
-
-inline void load_floats(float (&v)[4], const HalfBits* block) { to_floats(v, load_quad(block)); }
 
 }  // namespace moeplan

@@ -33,7 +33,6 @@ inline int* shared_totals() { return reinterpret_cast<int*>(ptx::dynamic_shared(
 
 // The expert of a route, or -1.
 inline int expert_of_route(const RoutePackArguments& args, i64 route) {
-  if (route >= args.routes) return -1;
   const Id id = static_cast<const Id*>(args.topk_ids)[route];
   return static_cast<int>(expert_of(id, args.expert_map, args.experts, args.experts));
 }
@@ -42,16 +41,25 @@ inline int expert_of_route(const RoutePackArguments& args, i64 route) {
 // with expert -1 where it has no valid route. Peers are the routes of the same 32 with the same expert.
 template <class Take>
 inline void for_each_route(const RoutePackArguments& args, Take take) {
+  constexpr int kAhead = 8;  // of 32 routes each, whose ids a warp waits for together
   const i64 share = ceil_div(ceil_div(args.routes, 32), kWarps) * 32;
   const i64 first = warp_id() * share;
   const i64 last = min_of(first + share, args.routes);
-  for (i64 at = first; at < last; at += 32) {
-    const i64 route = at + lane_id();
-    const int expert = expert_of_route(args, route);
-    const unsigned peers = ptx::match_any(expert);
-    const unsigned lower = (1u << lane_id()) - 1;
-    take(route, expert, ptx::population(peers & lower), ptx::population(peers));
-    ptx::warp_sync();
+  for (i64 ahead = first; ahead < last; ahead += 32 * kAhead) {
+    int experts[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const i64 route = ahead + 32 * i + lane_id();
+      experts[i] = route < last ? expert_of_route(args, route) : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (ahead + 32 * i >= last) break;
+      const unsigned peers = ptx::match_any(experts[i]);
+      const unsigned lower = (1u << lane_id()) - 1;
+      take(ahead + 32 * i + lane_id(), experts[i], ptx::population(peers & lower), ptx::population(peers));
+      ptx::warp_sync();
+    }
   }
 }
 

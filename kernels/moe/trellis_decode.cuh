@@ -9,7 +9,16 @@
 
 namespace moeplan {
 
-// Two states to two halves.
+// A state's two halves, each +-(1 + f) * 2^e with e in -3..0: the weight is their sum.
+template <Codebook Book>
+inline unsigned summands_of(unsigned state) {
+  static_assert(Book != Codebook::mul1, "its weights are no sums of two halves");
+  constexpr unsigned kFactor = Book == Codebook::mcg ? 0xCBAC1FEDu : 89226354u;
+  constexpr unsigned kAddend = Book == Codebook::mcg ? 0u : 64248484u;
+  return ((state * kFactor + kAddend) & 0x8FFF8FFFu) ^ 0x3B603B60u;
+}
+
+// Two states to two weights.
 template <Codebook Book>
 inline unsigned weights_of(unsigned state0, unsigned state1) {
   if constexpr (Book == Codebook::mul1) {
@@ -19,14 +28,9 @@ inline unsigned weights_of(unsigned state0, unsigned state1) {
     const unsigned sum1 = ptx::dot_bytes(state1 * 0x83DCD12Du, 0x01010101u, 0x6400u);
     return ptx::fma_halves(sum0 | sum1 << 16, 0x1EEE1EEEu, 0xC931C931u);
   } else {
-    // Each half of the hash becomes +-(1 + f) * 2^e with e in -3..0; a weight is the sum of the two.
-    constexpr bool kMcg = Book == Codebook::mcg;
-    constexpr unsigned kFactor = kMcg ? 0xCBAC1FEDu : 89226354u;
-    constexpr unsigned kAddend = kMcg ? 0u : 64248484u;
-    const unsigned hash0 = ((state0 * kFactor + kAddend) & 0x8FFF8FFFu) ^ 0x3B603B60u;
-    const unsigned hash1 = ((state1 * kFactor + kAddend) & 0x8FFF8FFFu) ^ 0x3B603B60u;
-    return ptx::add_halves(ptx::permute_bytes(hash0, hash1, 0x5410),
-                           ptx::permute_bytes(hash0, hash1, 0x7632));
+    const unsigned summands0 = summands_of<Book>(state0), summands1 = summands_of<Book>(state1);
+    return ptx::add_halves(ptx::permute_bytes(summands0, summands1, 0x5410),
+                           ptx::permute_bytes(summands0, summands1, 0x7632));
   }
 }
 
@@ -47,22 +51,19 @@ inline void states_of_3_bits(unsigned (&states)[8], unsigned before, unsigned wo
   states[7] = low & 0xFFFFu;
 }
 
-// The lane's eight weights 8 * lane + j of the tile as the operand `a` of multiply_add: row n of the operand
-// is column n of the weights. j counts k, k+1, k+8, k+9 of column n, then those of column n + 8, so that the
-// operand's registers are pairs 0, 2, 1, 3.
-template <int Bits, Codebook Book>
-inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane, const StateFactors& factors) {
+// The states of the lane's eight weights 8 * lane + j of the tile. j counts k, k+1, k+8, k+9 of column n,
+// then those of column n + 8.
+template <int Bits>
+inline void states_of(unsigned (&states)[8], const unsigned* words, int lane, const StateFactors& factors) {
   constexpr int kWords = 8 * Bits;
   // States of as many weights as fit two words wherever the window ends.
   constexpr int kWindow = Bits <= 4 ? 8 : 4;
-  constexpr int kRegister[4] = {0, 2, 1, 3};
 #pragma unroll
   for (int first = 0; first < 8; first += kWindow) {
     const int end = (8 * lane + first + kWindow) * Bits;  // of the window, in bits of the stream
     const int last = (end - 1) / 32;                      // the word it ends in
     const unsigned shift = static_cast<unsigned>(32 * (last + 1) - end);
     const unsigned before = words[last == 0 ? kWords - 1 : last - 1], word = words[last];
-    unsigned states[kWindow];
     if constexpr (Bits == 3) {
       states_of_3_bits(states, before, word, shift, factors);
     } else {
@@ -70,12 +71,45 @@ inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane, const
           static_cast<unsigned long long>(before >> shift) << 32 | ptx::funnel_right(word, before, shift);
 #pragma unroll
       for (int j = 0; j < kWindow; ++j)
-        states[j] = static_cast<unsigned>(window >> (kWindow - 1 - j) * Bits) & 0xFFFFu;
+        states[first + j] = static_cast<unsigned>(window >> (kWindow - 1 - j) * Bits) & 0xFFFFu;
     }
-#pragma unroll
-    for (int j = 0; j < kWindow; j += 2)
-      a[kRegister[(first + j) / 2]] = weights_of<Book>(states[j], states[j + 1]);
   }
+}
+
+// The weights of a tile as the operand `a` of multiply_add: row n of the operand is column n of the weights,
+// so that its registers are pairs 0, 2, 1, 3 of the lane's weights.
+template <int Bits, Codebook Book>
+inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane, const StateFactors& factors) {
+  unsigned s[8];
+  states_of<Bits>(s, words, lane, factors);
+  a[0] = weights_of<Book>(s[0], s[1]);
+  a[1] = weights_of<Book>(s[4], s[5]);
+  a[2] = weights_of<Book>(s[2], s[3]);
+  a[3] = weights_of<Book>(s[6], s[7]);
+}
+
+// Rows of x, twice each: what a weight's two summands are multiplied by when they are two elements of K.
+struct DoubledRows {
+  unsigned even0, even8, odd0, odd8;  // k, k+8, k+1, k+9
+};
+inline DoubledRows doubled_rows(unsigned rows0, unsigned rows8) {
+  return {ptx::permute_bytes(rows0, rows0, 0x1010), ptx::permute_bytes(rows8, rows8, 0x1010),
+          ptx::permute_bytes(rows0, rows0, 0x3232), ptx::permute_bytes(rows8, rows8, 0x3232)};
+}
+
+// sums += the tile's 16 columns by 8 rows of x, without adding a weight's summands first: twice the products,
+// which cost less than the additions where few rows share them.
+template <int Bits, Codebook Book>
+inline void multiply_tile(float (&sums)[4], const unsigned* words, const DoubledRows& x, int lane,
+                          const StateFactors& factors) {
+  unsigned s[8];
+  states_of<Bits>(s, words, lane, factors);
+  const unsigned even[4] = {summands_of<Book>(s[0]), summands_of<Book>(s[4]), summands_of<Book>(s[2]),
+                            summands_of<Book>(s[6])};
+  const unsigned odd[4] = {summands_of<Book>(s[1]), summands_of<Book>(s[5]), summands_of<Book>(s[3]),
+                           summands_of<Book>(s[7])};
+  ptx::multiply_add(sums, even, x.even0, x.even8);
+  ptx::multiply_add(sums, odd, x.odd0, x.odd8);
 }
 
 }  // namespace moeplan

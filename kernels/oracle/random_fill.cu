@@ -27,8 +27,16 @@ inline HalfBits bfloat16_towards_zero(double value) {
   return static_cast<HalfBits>(__builtin_bit_cast(unsigned, static_cast<float>(value)) >> 16);
 }
 
+inline unsigned scale_byte(const RandomFillArguments& args, unsigned long long random) {
+  const unsigned long long low = static_cast<unsigned long long>(args.low);
+  const unsigned long long count = static_cast<unsigned long long>(args.high) - low;
+  return (random & 15u) == 0 ? 0u : static_cast<unsigned>(low + (random >> 4 & 0xffffu) % count);
+}
+
 inline HalfBits element(const RandomFillArguments& args, unsigned long long random) {
   if (args.kind == RandomKind::words) return static_cast<HalfBits>(random);
+  if (args.kind == RandomKind::scale_bytes)
+    return static_cast<HalfBits>(scale_byte(args, random) | scale_byte(args, random >> 32) << 8);
   const double unit = static_cast<double>(random >> 12) / static_cast<double>(1ull << 52);
   const double size = args.low + (args.high - args.low) * unit;
   const double value = (random & 1) != 0 ? -size : size;

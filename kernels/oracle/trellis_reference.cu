@@ -7,6 +7,7 @@
 //   g, u = H fc1 / sqrt 128 * svh        activated = fp16(H (silu(g) * u * down_suh) / sqrt 128)
 //   fc2 = fp16(activated @ W2)           output[t] = sum over slots of weight * H fc2 / sqrt 128 * down_svh
 #include "kernels/oracle/arguments.hpp"
+#include "kernels/oracle/numbers.cuh"
 
 namespace moeplan {
 namespace {
@@ -17,36 +18,10 @@ using Args = TrellisReferenceArguments;
 
 constexpr double kOneByRootOf128 = 0.088388347648318440550;
 
-// ---- Halves. ----
-
-inline double value_of(HalfBits half) {
-  // As a float these bits are 2^-112 of the value; infinities and what is no number are not finite there.
-  const unsigned size = half & 0x7fffu;
-  const double value = static_cast<double>(__builtin_bit_cast(float, size << 13)) * 0x1p112;
-  const double whole = size < 0x7c00u ? value : __builtin_bit_cast(double, 0x7ff8ull << 48);
-  return (half & 0x8000u) != 0 ? -whole : whole;
-}
-
-// To nearest, ties to even.
-inline HalfBits half_of(double value) {
-  const unsigned long long bits = __builtin_bit_cast(unsigned long long, value);
-  const unsigned sign = static_cast<unsigned>(bits >> 63) << 15;
-  const long long exponent = static_cast<long long>(bits >> 52 & 0x7ff) - 1023;
-  const double size = __builtin_bit_cast(double, bits & ~(1ull << 63));
-  if (!(size < 65520.0)) return static_cast<HalfBits>(sign | (size == size ? 0x7c00u : 0x7e00u));
-  // The step between halves of this size is 2^step.
-  const long long step = exponent < -14 ? -24 : exponent - 10;
-  const double per_step = __builtin_bit_cast(double, static_cast<unsigned long long>(1023 - step) << 52);
-  const double scaled = size * per_step;  // below 2^11: adding 2^52 rounds it to a whole number
-  const unsigned steps = static_cast<unsigned>((scaled + 0x1p52) - 0x1p52);
-  return static_cast<HalfBits>(sign | (static_cast<unsigned>(step + 24) * 1024u + steps));
-}
-
 inline double input_value(const Args& args, i64 at) {
   const HalfBits bits = args.x[at];
-  if (args.is_bfloat16 == 0) return value_of(bits);
-  const float value = __builtin_bit_cast(float, static_cast<unsigned>(bits) << 16);
-  return value_of(half_of(static_cast<double>(value)));
+  if (args.is_bfloat16 == 0) return value_of_half(bits);
+  return value_of_half(half_of(value_of_bfloat16(bits)));
 }
 
 // ---- Weights. ----
@@ -63,12 +38,12 @@ inline HalfBits weight_of(Codebook codebook, unsigned state) {
     const unsigned hash = state * 0x83DCD12Du;
     const unsigned sum = (hash & 255u) + (hash >> 8 & 255u) + (hash >> 16 & 255u) + (hash >> 24);
     // The product of two halves is exact in a double, and so is the sum.
-    return half_of((1024.0 + sum) * value_of(0x1EEE) + value_of(0xC931));
+    return half_of((1024.0 + sum) * value_of_half(0x1EEE) + value_of_half(0xC931));
   }
   unsigned hash = codebook == Codebook::mcg ? state * 0xCBAC1FEDu : state * 89226354u + 64248484u;
   hash = (hash & 0x8FFF8FFFu) ^ 0x3B603B60u;
-  return half_of(value_of(static_cast<HalfBits>(hash & 0xFFFFu)) +
-                 value_of(static_cast<HalfBits>(hash >> 16)));
+  return half_of(value_of_half(static_cast<HalfBits>(hash & 0xFFFFu)) +
+                 value_of_half(static_cast<HalfBits>(hash >> 16)));
 }
 
 // Weight (k, n) of a layer of `outputs` columns whose tiles start at `tiles`.
@@ -115,7 +90,7 @@ inline double transformed(i64 at, const Element& element) {
 
 inline HalfBits rotated_input(const Args& args, i64 token, i64 column, const HalfBits* suh) {
   return half_of(transformed(column, [&](i64 j) {
-    return value_of(half_of(input_value(args, token * args.hidden + j) * value_of(suh[j])));
+    return value_of_half(half_of(input_value(args, token * args.hidden + j) * value_of_half(suh[j])));
   }));
 }
 
@@ -131,7 +106,7 @@ inline void rotate_inputs(const Args& args, i64 at) {
 inline double dot(const HalfBits* row, const HalfBits* column, i64 pitch, i64 count) {
   double sum = 0;
 #pragma unroll 8
-  for (i64 k = 0; k < count; ++k) sum += value_of(row[k]) * value_of(column[k * pitch]);
+  for (i64 k = 0; k < count; ++k) sum += value_of_half(row[k]) * value_of_half(column[k * pitch]);
   return sum;
 }
 
@@ -154,10 +129,11 @@ inline void activate(const Args& args, i64 at) {
   const HalfBits* gate = args.fc1 + route * (2 * args.intermediate);
   const HalfBits* up = gate + args.intermediate;
   const HalfBits* scales = args.intermediate_rotations + expert * (3 * args.intermediate);
-  const double g = transformed(column, [&](i64 j) { return value_of(gate[j]); }) * value_of(scales[column]);
-  const double u = transformed(column, [&](i64 j) { return value_of(up[j]); }) *
-                   value_of(scales[args.intermediate + column]);
-  args.activated_values[at] = g / (1.0 + exp(-g)) * u * value_of(scales[2 * args.intermediate + column]);
+  const double g =
+      transformed(column, [&](i64 j) { return value_of_half(gate[j]); }) * value_of_half(scales[column]);
+  const double u = transformed(column, [&](i64 j) { return value_of_half(up[j]); }) *
+                   value_of_half(scales[args.intermediate + column]);
+  args.activated_values[at] = g / (1.0 + exp(-g)) * u * value_of_half(scales[2 * args.intermediate + column]);
 }
 
 inline void rotate_activated(const Args& args, i64 at) {
@@ -185,95 +161,29 @@ inline void sum(const Args& args, i64 at) {
     const i64 expert = args.route_experts[route];
     if (expert < 0) continue;
     const HalfBits* row = args.fc2 + route * args.hidden;
-    const double scale = value_of(args.down_svh[expert * args.down_svh_stride + column]);
+    const double scale = value_of_half(args.down_svh[expert * args.down_svh_stride + column]);
     total += static_cast<double>(args.topk_weights[route]) * scale *
-             transformed(column, [&](i64 j) { return value_of(row[j]); });
+             transformed(column, [&](i64 j) { return value_of_half(row[j]); });
   }
   args.output[at] = total;
 }
 
-// ---- What a launch left. ----
-
-inline void compare(const Args& args, i64 token) {
-  ComparedRow row = {};
-  for (i64 at = token * args.hidden; at < (token + 1) * args.hidden; ++at) {
-    const float found = args.found[at];
-    const double value = static_cast<double>(found), expected = args.output[at];
-    if (args.first != nullptr &&
-        __builtin_bit_cast(unsigned, args.first[at]) != __builtin_bit_cast(unsigned, found))
-      ++row.different_words;
-    row.squared_expected += expected * expected;
-    if (!(value - value == 0.0)) {
-      ++row.non_finite;
-      continue;
-    }
-    row.squared_error += (value - expected) * (value - expected);
-    row.squared_value += value * value;
-    row.product += value * expected;
-  }
-  args.rows[token] = row;
-}
-
-inline i64 unlike_poison(const unsigned char* row, i64 bytes, i64 poison) {
-  i64 count = 0;
-  for (i64 i = 0; i < bytes; ++i) count += row[i] != poison;
-  return count;
-}
-
-inline void find_masked_rows(const Args& args, i64 route) {
-  if (args.route_experts[route] >= 0) return;
-  const i64 row_bytes = 2 * args.hidden, activated_bytes = 2 * args.intermediate;
-  const i64 changed =
-      unlike_poison(args.rotation_a_gate + route * row_bytes, row_bytes, args.poison) +
-      unlike_poison(args.rotation_a_up + route * row_bytes, row_bytes, args.poison) +
-      unlike_poison(args.intermediate_cache2 + route * activated_bytes, activated_bytes, args.poison);
-  if (changed > 0) atomicAdd(args.masked_bytes, static_cast<unsigned long long>(changed));
-}
-
-// Elements of a step, all rows together.
-inline i64 elements_of(const Args& args) {
-  const i64 routes = args.tokens * args.top_k;
-  switch (args.step) {
-    case ReferenceStep::decode:
-      return 3 * args.experts * args.hidden * args.intermediate;
-    case ReferenceStep::rotate_inputs:
-    case ReferenceStep::multiply_fc2:
-      return routes * args.hidden;
-    case ReferenceStep::multiply_fc1:
-      return routes * (2 * args.intermediate);
-    case ReferenceStep::activate:
-    case ReferenceStep::rotate_activated:
-      return routes * args.intermediate;
-    case ReferenceStep::sum:
-      return args.tokens * args.hidden;
-    case ReferenceStep::compare:
-      return args.tokens;
-    case ReferenceStep::find_masked_rows:
-      return routes;
-  }
-  return 0;
-}
-
 inline void do_step(const Args& args, i64 at) {
   switch (args.step) {
-    case ReferenceStep::decode:
+    case TrellisReferenceStep::decode:
       return decode(args, at);
-    case ReferenceStep::rotate_inputs:
+    case TrellisReferenceStep::rotate_inputs:
       return rotate_inputs(args, at);
-    case ReferenceStep::multiply_fc1:
+    case TrellisReferenceStep::multiply_fc1:
       return multiply_fc1(args, at);
-    case ReferenceStep::activate:
+    case TrellisReferenceStep::activate:
       return activate(args, at);
-    case ReferenceStep::rotate_activated:
+    case TrellisReferenceStep::rotate_activated:
       return rotate_activated(args, at);
-    case ReferenceStep::multiply_fc2:
+    case TrellisReferenceStep::multiply_fc2:
       return multiply_fc2(args, at);
-    case ReferenceStep::sum:
+    case TrellisReferenceStep::sum:
       return sum(args, at);
-    case ReferenceStep::compare:
-      return compare(args, at);
-    case ReferenceStep::find_masked_rows:
-      return find_masked_rows(args, at);
   }
 }
 

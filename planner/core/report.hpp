@@ -91,6 +91,13 @@ struct Finding {
   i64 column = 0;
 };
 
+// Something that was checked, for formats that list what passed as well.
+struct ReportCheck {
+  std::string name;
+  std::vector<std::size_t> findings;  // places, among the report's, of what was found
+  std::string skipped;                // why it was not made; "": it was
+};
+
 // A value for each point of a chart; none where there is no answer.
 struct ChartSeries {
   std::string name;
@@ -127,6 +134,7 @@ struct Report {
   std::vector<Table> tables;
   std::optional<Chart> chart;
   std::vector<Finding> findings;
+  std::vector<ReportCheck> checks;
   std::vector<std::string> notes;
   std::vector<EngineSetting> engine;  // of its config
 };

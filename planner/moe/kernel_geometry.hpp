@@ -26,11 +26,12 @@ constexpr RoutePackShared route_pack_shared() {
   return s;
 }
 
-// The sum over a token's routes: a warp takes 128 columns of a token.
+// The sum over a token's routes: a warp takes a few columns of a token.
 constexpr i64 kTopKSumThreads = 256;
 
 // Columns that a Hadamard transform of the Trellis format mixes.
 constexpr int kHadamardBlock = 128;
+constexpr int kHadamardColumns = 4 * kHadamardBlock;  // that a warp transforms at a time
 
 // How a Trellis state becomes a weight. EXL3's MoE checkpoints have mcg.
 enum class Codebook { three_instructions, mcg, mul1 };
@@ -39,8 +40,8 @@ enum class Codebook { three_instructions, mcg, mul1 };
 constexpr i64 kFusedThreads = 256;
 constexpr i64 kFusedWarps = kFusedThreads / 32;
 
-// Blocks of it that a multiprocessor is to hold: registers are handed out for so many.
-constexpr int fused_blocks_per_sm(i64 block) { return block <= 16 ? 3 : 2; }
+// Blocks of threads of it that a multiprocessor is to hold: registers are handed out for so many.
+constexpr int kFusedBlocksPerSm = 2;
 
 // What one step of a block multiplies: `block` rows by tile_k by tile_n, `stages` steps in flight.
 struct TrellisTile {
@@ -58,27 +59,25 @@ constexpr i64 trellis_tile_bytes(i64 bits) { return 32 * bits; }
 constexpr i64 kOutputPadding = 8;  // halves
 
 struct TrellisShared {
+  i64 item;          // the next one, an int
   i64 rows;          // the route of each row, ints
-  i64 stages;        // the first stage
+  i64 stages;        // the first stage; the output tile takes their place when all are multiplied
   i64 stage_bytes;   // from one stage to the next
   i64 activations;   // in a stage: block x tile_k halves, chunks of 8 swizzled
   i64 weights;       // in a stage: tile_k/16 x tile_n/16 Trellis tiles
-  i64 output;        // the output tile
   i64 output_pitch;  // halves
   i64 bytes;
 };
 constexpr TrellisShared trellis_shared(const TrellisTile& tile) {
   TrellisShared s{};
-  s.rows = 0;
+  s.item = 0;
+  s.rows = s.item + 4;
   s.stages = align_up(s.rows + tile.block * 4, 128);
   s.activations = 0;
   s.weights = s.activations + tile.block * tile.tile_k * 2;
   s.stage_bytes = s.weights + tile.tile_k / 16 * (tile.tile_n / 16) * trellis_tile_bytes(tile.bits);
   s.output_pitch = tile.tile_n + kOutputPadding;
-  // The output tile of a large block takes the stages' place when all are multiplied.
-  const i64 stages_end = s.stages + tile.stages * s.stage_bytes;
-  s.output = tile.block <= 16 ? stages_end : s.stages;
-  s.bytes = max_of(stages_end, s.output + tile.block * s.output_pitch * 2);
+  s.bytes = s.stages + max_of(tile.stages * s.stage_bytes, tile.block * s.output_pitch * 2);
   return s;
 }
 
@@ -90,6 +89,35 @@ constexpr i64 kFewestTrellisBits = 3, kMostTrellisBits = 6;
 // on their way.
 constexpr TrellisTile trellis_tile(i64 block, i64 bits) {
   return {block, bits, block <= 16 ? 128 : 64, kHadamardBlock, block == 8 ? 3 : 4};
+}
+
+// The fused Trellis kernel of plans whose blocks all have 8 rows. A warp streams a strip of Trellis tiles
+// side by side, with the rows of its block, through a ring of its own.
+constexpr i64 kNarrowBlock = 8;
+constexpr i64 kNarrowTileK = 64;        // of a stage
+constexpr i64 kNarrowStripTiles = 4;    // at most
+constexpr i64 kNarrowUnitColumns = 32;  // work is dealt out in strips of so many columns
+constexpr i64 kNarrowStages = 2;
+
+// Blocks of threads of it that a multiprocessor is to hold. The decoders of 4 and more bits take more
+// registers.
+constexpr int narrow_blocks_per_sm(i64 bits) { return bits == 3 ? 3 : 2; }
+
+struct NarrowShared {
+  i64 stage_bytes;  // from one stage of a warp's ring to the next
+  i64 rows;         // in a stage, behind the tiles: 8 x 64 halves, chunks of 8 swizzled
+  i64 ring_bytes;   // from one warp's ring to the next
+  i64 sum_pitch;    // floats, of the sums of 8 rows that take the ring's place
+  i64 bytes;
+};
+constexpr NarrowShared narrow_shared(i64 bits) {
+  NarrowShared s{};
+  s.rows = kNarrowTileK / 16 * kNarrowStripTiles * trellis_tile_bytes(bits);
+  s.stage_bytes = s.rows + kNarrowBlock * kNarrowTileK * 2;
+  s.ring_bytes = kNarrowStages * s.stage_bytes;
+  s.sum_pitch = 16 * kNarrowStripTiles + 4;  // rows 2, 4 and 6 start 8 banks behind the one before
+  s.bytes = kFusedWarps * s.ring_bytes;
+  return s;
 }
 
 // The fused kernel of packed NVFP4 weights.

@@ -2,17 +2,17 @@
 // about whether that is right: runtime/validate/ judges.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "planner/moe/layout.hpp"
 #include "runtime/arena/guards.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/jit/compiler.hpp"
+#include "runtime/planned_kernels.hpp"
 #include "runtime/validate/measurement.hpp"
+#include "runtime/validate/room.hpp"
 #include "runtime/validate/routings.hpp"
 #include "runtime/weights/layer_weights.hpp"
 
@@ -24,12 +24,13 @@ class Validator {
   virtual const GpuProfile& gpu() const = 0;
   virtual const Architecture& architecture() const = 0;
 
-  // One measurement a launch, in their order, of a plan whose kernels are not missing. `placement`: where its
-  // tensors lie. The layer is made up, and the same for all plans of its shape, unless use_layer gives one.
-  // Everything is compiled before the first launch, and nothing behind it. Error: no memory, a kernel that
-  // does not compile or whose grid is not resident, a failed call of the CUDA runtime.
-  virtual Result<std::vector<Measurement>> measure(const TrellisPlan& plan, const Placement& placement,
-                                                   std::span<const TestLaunch> launches,
+  // One measurement a launch, in their order. `placement`: where the plan's tensors lie. The layer is made
+  // up, and the same for all plans of its shape, unless use_layer gives one. Everything is compiled before
+  // the first launch, and nothing behind it. Error: no memory, a kernel that does not compile or whose grid
+  // is not resident, a failed call of the CUDA runtime; with the room check on `scratch_too_small` too,
+  // before anything is launched.
+  virtual Result<std::vector<Measurement>> measure(const KernelPlan& plan, const Placement& placement,
+                                                   std::span<const TestLaunch> launches, RoomCheck room_check,
                                                    const Progress& progress) = 0;
 
   // Trellis plans of its shape run this layer from now on, plans of other shapes one that is made up; null:

@@ -38,10 +38,20 @@ std::vector<KernelVariant> fused_trellis_variants() {
         variants.push_back(fused_trellis_variant(trellis_tile(block, bits), Codebook::mcg, is_bfloat16));
     }
   }
-  // No plan has these codebooks yet: one block size shows that their weights are decoded right.
+  return variants;
+}
+
+constexpr std::string_view kFusedTrellisNarrowDefines[] = {"BLOCK", "BITS", "CODEBOOK", "INPUT_BF16"};
+std::vector<KernelVariant> fused_trellis_narrow_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
+    for (bool is_bfloat16 : {false, true})
+      variants.push_back(fused_trellis_narrow_variant(bits, Codebook::mcg, is_bfloat16));
+  }
+  // No plan has these codebooks yet: this kernel shows that their weights are decoded right.
   for (Codebook codebook : {Codebook::three_instructions, Codebook::mul1}) {
     for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits)
-      variants.push_back(fused_trellis_variant(trellis_tile(8, bits), codebook, false));
+      variants.push_back(fused_trellis_narrow_variant(bits, codebook, false));
   }
   return variants;
 }
@@ -101,6 +111,14 @@ constexpr KernelRow kKernels[] = {
          [](const KernelVariant& variant) { return trellis_shared(trellis_tile_of(variant)).bytes; },
      .has_grid_barrier = true,
      .variants = fused_trellis_variants},
+    {.id = KernelId::fused_trellis_narrow,
+     .name = "fused_trellis_narrow",
+     .source = "kernels/moe/fused_trellis_narrow.cu",
+     .defines = kFusedTrellisNarrowDefines,
+     .threads = kFusedThreads,
+     .shared_bytes = [](const KernelVariant& variant) { return narrow_shared(variant.values[1]).bytes; },
+     .has_grid_barrier = true,
+     .variants = fused_trellis_narrow_variants},
     {.id = KernelId::top_k_sum,
      .name = "top_k_sum",
      .source = "kernels/moe/top_k_sum.cu",
@@ -134,6 +152,18 @@ constexpr KernelRow kKernels[] = {
      .defines = {},
      .threads = kOracleThreads,
      .variants = only_variant<KernelId::trellis_reference>},
+    {.id = KernelId::packed_reference,
+     .name = "packed_reference",
+     .source = "kernels/oracle/packed_reference.cu",
+     .defines = {},
+     .threads = kOracleThreads,
+     .variants = only_variant<KernelId::packed_reference>},
+    {.id = KernelId::compare_launch,
+     .name = "compare_launch",
+     .source = "kernels/oracle/compare_launch.cu",
+     .defines = {},
+     .threads = kOracleThreads,
+     .variants = only_variant<KernelId::compare_launch>},
 };
 
 }  // namespace
@@ -159,6 +189,10 @@ KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, 
 TrellisTile trellis_tile_of(const KernelVariant& variant) {
   const auto& v = variant.values;
   return {v[0], v[1], v[2], v[3], v[4]};
+}
+
+KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_bfloat16) {
+  return {KernelId::fused_trellis_narrow, {kNarrowBlock, bits, static_cast<i64>(codebook), is_bfloat16}};
 }
 
 KernelVariant top_k_sum_variant(i64 id_bytes) { return {KernelId::top_k_sum, {id_bytes}}; }

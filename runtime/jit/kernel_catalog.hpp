@@ -19,11 +19,14 @@ enum class KernelId : i64 {
   arena_scan,
   route_pack,
   fused_trellis,
+  fused_trellis_narrow,
   top_k_sum,
   fused_packed,
   route_sum,
   random_fill,
-  trellis_reference
+  trellis_reference,
+  packed_reference,
+  compare_launch
 };
 
 inline constexpr int kMostDefines = 10;
@@ -54,15 +57,18 @@ inline constexpr KernelVariant kArenaFill = {.kernel = KernelId::arena_fill};
 inline constexpr KernelVariant kArenaScan = {.kernel = KernelId::arena_scan};
 inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kArenaScan};
 
-// What judges a plan's kernels: one makes a layer up, the other computes what it has to come to.
+// What judges a plan's kernels: one makes a layer up, one computes what it has to come to, by the kind of its
+// weights, and one compares.
 inline constexpr KernelVariant kRandomFill = {.kernel = KernelId::random_fill};
 inline constexpr KernelVariant kTrellisReference = {.kernel = KernelId::trellis_reference};
-inline constexpr std::array<KernelVariant, 2> kOracleKernels = {kRandomFill, kTrellisReference};
+inline constexpr KernelVariant kPackedReference = {.kernel = KernelId::packed_reference};
+inline constexpr KernelVariant kCompareLaunch = {.kernel = KernelId::compare_launch};
 
 // Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
 KernelVariant route_pack_variant(i64 block, i64 id_bytes);
 KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, bool is_bfloat16);
 TrellisTile trellis_tile_of(const KernelVariant& variant);
+KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_bfloat16);
 KernelVariant top_k_sum_variant(i64 id_bytes);
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
 PackedTile packed_tile_of(const KernelVariant& variant);

@@ -7,6 +7,7 @@
 #include "planner/moe/live_need.hpp"
 #include "planner/moe/w4a16.hpp"
 #include "runtime/jit/kernel_catalog.hpp"
+#include "runtime/moe/fused_plan.hpp"
 
 namespace moeplan {
 
@@ -16,10 +17,6 @@ struct KernelLaunch {
   i64 grid = 1;  // blocks; of fused_trellis at most, fewer do as well
   Arguments arguments;
 };
-
-inline i64 element(const CoreElements& elements, CoreTensor tensor) {
-  return elements[static_cast<std::size_t>(tensor)];
-}
 
 // Packing the routes of a launch into its plan's tensors. `need`: of its live tokens.
 template <class Tensors, class Inputs>

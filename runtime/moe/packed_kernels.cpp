@@ -69,19 +69,29 @@ std::string missing_packed_kernels(const MoeRequest& request, const MoeLayout& l
 
 PackedPlan packed_plan(const MoeRequest& request, const MoeLayout& layout) {
   MOEPLAN_CHECK(missing_packed_kernels(request, layout).empty(), "a plan without kernels of ours");
-  return {.hidden = request.weights.hidden_size,
-          .intermediate = request.weights.intermediate_size,
-          .experts = request.weights.experts,
-          .top_k = request.capacity.routes_per_token(),
-          .capacity = request.capacity.tokens(),
-          .is_bfloat16 = request.weights.io_dtype == DType::bfloat16,
-          .weights_on_input = request.capacity.apply_router_weight_on_input.value_or(false),
-          .multiprocessors = request.multiprocessors(),
-          .planned = planned_elements(layout),
-          .without_map = live_runtime(request, layout, ExpertMap::absent),
-          .with_map = live_runtime(request, layout, ExpertMap::present),
-          .may_have_map = may_have(request, ExpertMap::present),
-          .may_lack_map = may_have(request, ExpertMap::absent)};
+  return {fused_plan(request, layout), request.capacity.apply_router_weight_on_input.value_or(false)};
+}
+
+CoreElements kernel_need(const PackedPlan& plan, i64 tokens, bool has_map) {
+  const LiveRuntime& runtime = plan.runtime(has_map);
+  const LiveNeed live = live_need(runtime, plan.planned, tokens);
+  CoreElements need = live.elements;
+  const auto needs = [&](CoreTensor tensor, i64 elements) {
+    need[static_cast<std::size_t>(tensor)] = elements;
+  };
+  i64 slots = element(need, CoreTensor::packed_route_indices);
+  if (tokens <= runtime.direct_tokens) {
+    slots = direct_route_slots(tokens, plan.top_k, live.block_size);
+    for (const CoreTensor tensor :
+         {CoreTensor::packed_route_indices, CoreTensor::block_expert_ids, CoreTensor::packed_route_count,
+          CoreTensor::expert_offsets, CoreTensor::expert_counts})
+      needs(tensor, 0);
+  }
+  // The small-m kernel's partial sums are none of these kernels'.
+  needs(CoreTensor::intermediate_cache2, tokens * plan.top_k * plan.intermediate);
+  needs(CoreTensor::fc1_c_tmp, scratch_need(plan, live.block_size, slots, 2 * plan.intermediate));
+  needs(CoreTensor::fc2_c_tmp, scratch_need(plan, live.block_size, slots, plan.hidden));
+  return need;
 }
 
 std::vector<KernelVariant> packed_variants(const PackedPlan& plan) {
@@ -100,6 +110,19 @@ std::vector<KernelVariant> packed_variants(const PackedPlan& plan) {
   }
   for (i64 id_bytes : {4, 8}) variants.push_back(route_sum_variant(plan.is_bfloat16, id_bytes));
   return variants;
+}
+
+std::vector<TensorSpec> caller_tensors(const PackedPlan& plan) {
+  const i64 words = packed_workspace_words(plan.multiprocessors);
+  TensorSpec output{.name = kCallerOutput, .shape = shape(plan.capacity, plan.hidden)};
+  output.dtype = plan.is_bfloat16 ? DType::bfloat16 : DType::float16;
+  output.bytes = output.shape.elements() * item_bytes(output.dtype);
+  return {output,
+          {.name = kCallerWorkspace,
+           .dtype = DType::int32,
+           .shape = shape(words),
+           .offset = align_up(output.bytes, kMoeAlignment),
+           .bytes = 4 * words}};
 }
 
 PackedTensors packed_tensors(const std::function<std::byte*(std::string_view)>& address) {
@@ -134,19 +157,10 @@ PackedLaunches packed_launches(const PackedPlan& plan, i64 tokens, const PackedT
   // Of no tokens nothing is routed, in buffers as large as one token's.
   const i64 counted = max_of(tokens, 1);
   const LiveNeed need = live_need(runtime, plan.planned, counted);
-  const i64 slots = element(need.elements, CoreTensor::packed_route_indices);
-  const i64 blocks = element(need.elements, CoreTensor::block_expert_ids);
   const i64 routes = tokens * plan.top_k;
   const bool is_direct = counted <= runtime.direct_tokens;
-  const i64 scratch_slots = is_direct ? direct_route_slots(counted, plan.top_k, need.block_size) : slots;
-  MOEPLAN_CHECK(slots <= element(plan.planned, CoreTensor::packed_route_indices) &&
-                    blocks <= element(plan.planned, CoreTensor::block_expert_ids),
-                "routes that the plan has no room for");
-  MOEPLAN_CHECK(scratch_need(plan, need.block_size, scratch_slots, 2 * plan.intermediate) <=
-                        element(plan.planned, CoreTensor::fc1_c_tmp) &&
-                    scratch_need(plan, need.block_size, scratch_slots, plan.hidden) <=
-                        element(plan.planned, CoreTensor::fc2_c_tmp),
-                "partial sums that the plan has no room for");
+  MOEPLAN_CHECK(fits(kernel_need(plan, counted, inputs.expert_map != nullptr), plan.planned),
+                "a launch that the plan has no room for");
   const i64 warps_per_block = kTopKSumThreads / 32;
 
   PackedLaunches launches;

@@ -12,28 +12,12 @@
 #include "kernels/moe/arguments.hpp"
 #include "planner/moe/kernel_geometry.hpp"
 #include "planner/moe/layout.hpp"
-#include "planner/moe/live_need.hpp"
 #include "runtime/moe/kernel_launch.hpp"
 
 namespace moeplan {
 
-// What all launches of one plan have in common.
-struct PackedPlan {
-  i64 hidden = 0;
-  i64 intermediate = 0;  // of this rank
-  i64 experts = 0;       // of this rank's weights
-  i64 top_k = 0;
-  i64 capacity = 0;          // tokens
-  bool is_bfloat16 = false;  // input, output and all between; else fp16
+struct PackedPlan : FusedPlan {
   bool weights_on_input = false;
-  i64 multiprocessors = 0;
-  CoreElements planned{};
-  LiveRuntime without_map{};  // launches that are given no expert map
-  LiveRuntime with_map{};
-  bool may_have_map = false;
-  bool may_lack_map = false;
-
-  const LiveRuntime& runtime(bool has_map) const { return has_map ? with_map : without_map; }
 };
 
 // Why our kernels do not run the plan; "": they do.
@@ -41,6 +25,9 @@ std::string missing_packed_kernels(const MoeRequest& request, const MoeLayout& l
 
 // Of a request and its layout whose kernels are not missing.
 PackedPlan packed_plan(const MoeRequest& request, const MoeLayout& layout);
+
+// Elements of each tensor that the kernels of a launch of `tokens` write at most, by their own reckoning.
+CoreElements kernel_need(const PackedPlan& plan, i64 tokens, bool has_map);
 
 // Every kernel that a launch of any live token count can need: the plan's route blocks, both types of ids.
 std::vector<KernelVariant> packed_variants(const PackedPlan& plan);
@@ -77,6 +64,11 @@ struct PackedWeights {
 // Words of the workspace that launches share: locks, and behind them the grid barrier's two words. Packed
 // plans do not reserve it in their arena.
 constexpr i64 packed_workspace_words(i64 multiprocessors) { return 4 * multiprocessors + 2; }
+
+// What launches bring that is written, beside the arena: an output for the plan's capacity, and the
+// workspace.
+inline constexpr std::string_view kCallerOutput = "output", kCallerWorkspace = "kernel_workspace";
+std::vector<TensorSpec> caller_tensors(const PackedPlan& plan);
 
 // What a launch brings.
 struct PackedInputs {

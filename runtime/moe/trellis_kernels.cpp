@@ -1,6 +1,7 @@
 #include "runtime/moe/trellis_kernels.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
@@ -10,14 +11,32 @@ namespace moeplan {
 namespace {
 
 // Blocks of threads a multiprocessor: several, so that some decode while others wait, but no more than have
-// items of FC1, of which blocks side by side would share a multiprocessor while others stand idle.
-i64 blocks_per_sm(const TrellisPlan& plan, i64 block, i64 routes) {
-  const i64 items = min_of(routes, plan.experts) * (2 * plan.intermediate / kHadamardBlock);
-  return max_of(1, min_of(fused_blocks_per_sm(block), items / plan.multiprocessors / 2));
+// work of FC1, of which blocks side by side would share a multiprocessor while others stand idle.
+i64 blocks_per_sm(const TrellisPlan& plan, i64 routes) {
+  const i64 fc1_columns = min_of(routes, plan.experts) * 2 * plan.intermediate;
+  if (plan.is_narrow)
+    return max_of(1, min_of(narrow_blocks_per_sm(plan.bits),
+                            ceil_div(fc1_columns / kNarrowUnitColumns, plan.multiprocessors)));
+  return max_of(1, min_of(kFusedBlocksPerSm, fc1_columns / kHadamardBlock / plan.multiprocessors / 2));
 }
 
 KernelVariant fused_variant(const TrellisPlan& plan, i64 block) {
+  if (plan.is_narrow) return fused_trellis_narrow_variant(plan.bits, plan.codebook, plan.is_bfloat16);
   return fused_trellis_variant(trellis_tile(block, plan.bits), plan.codebook, plan.is_bfloat16);
+}
+
+// Which of kBlockSizes launches of the plan can have.
+using ReachedBlocks = std::array<bool, kBlockSizeCount>;
+ReachedBlocks reached_blocks(const TrellisPlan& plan) {
+  ReachedBlocks reached{};
+  const auto reach = [&](const LiveRuntime& runtime) {
+    BlockRange range = reachable_blocks(plan.capacity, plan.top_k, runtime.experts);
+    if (runtime.block_size) range.first = range.last = block_size_index(*runtime.block_size);
+    std::fill(reached.begin() + range.first, reached.begin() + range.last + 1, true);
+  };
+  if (plan.may_lack_map) reach(plan.without_map);
+  if (plan.may_have_map) reach(plan.with_map);
+  return reached;
 }
 
 }  // namespace
@@ -52,34 +71,25 @@ std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& 
 
 TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout) {
   MOEPLAN_CHECK(missing_trellis_kernels(request, layout).empty(), "a plan without kernels of ours");
-  return {.hidden = request.weights.hidden_size,
-          .intermediate = request.weights.intermediate_size,
-          .experts = request.weights.experts,
-          .top_k = request.capacity.routes_per_token(),
-          .capacity = request.capacity.tokens(),
-          .bits = request.weights.bits(),
-          .is_bfloat16 = request.weights.io_dtype == DType::bfloat16,
-          .multiprocessors = request.multiprocessors(),
-          .planned = planned_elements(layout),
-          .without_map = live_runtime(request, layout, ExpertMap::absent),
-          .with_map = live_runtime(request, layout, ExpertMap::present),
-          .may_have_map = may_have(request, ExpertMap::present),
-          .may_lack_map = may_have(request, ExpertMap::absent)};
+  TrellisPlan plan{fused_plan(request, layout), request.weights.bits(), Codebook::mcg};
+  static_assert(kBlockSizes[0] == kNarrowBlock);
+  const ReachedBlocks reached = reached_blocks(plan);
+  plan.is_narrow = std::ranges::count(reached, true) == 1 && reached[0];
+  return plan;
+}
+
+CoreElements kernel_need(const TrellisPlan& plan, i64 tokens, bool has_map) {
+  CoreElements need = live_need(plan.runtime(has_map), plan.planned, tokens).elements;
+  need[static_cast<std::size_t>(CoreTensor::fc1_c_tmp)] = 0;
+  need[static_cast<std::size_t>(CoreTensor::fc2_c_tmp)] = 0;
+  return need;
 }
 
 std::vector<KernelVariant> trellis_variants(const TrellisPlan& plan) {
-  bool is_reached[kBlockSizeCount] = {};
-  const auto reach = [&](const LiveRuntime& runtime) {
-    BlockRange range = reachable_blocks(plan.capacity, plan.top_k, runtime.experts);
-    if (runtime.block_size) range.first = range.last = block_size_index(*runtime.block_size);
-    std::fill(is_reached + range.first, is_reached + range.last + 1, true);
-  };
-  if (plan.may_lack_map) reach(plan.without_map);
-  if (plan.may_have_map) reach(plan.with_map);
-
+  const ReachedBlocks is_reached = reached_blocks(plan);
   std::vector<KernelVariant> variants;
   for (int i = 0; i < kBlockSizeCount; ++i) {
-    if (!is_reached[i]) continue;
+    if (!is_reached[static_cast<std::size_t>(i)]) continue;
     for (i64 id_bytes : {4, 8}) variants.push_back(route_pack_variant(kBlockSizes[i], id_bytes));
     variants.push_back(fused_variant(plan, kBlockSizes[i]));
   }
@@ -129,12 +139,14 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
   const i64 routes = tokens * plan.top_k;
   const auto stride = [&](bool is_shared) { return is_shared ? 0 : plan.hidden; };
   const i64 warps_per_block = kTopKSumThreads / 32;
+  int* const shared =
+      tensors.kernel_workspace + element(plan.planned, CoreTensor::kernel_workspace) - kTrellisSharedWords;
 
   TrellisLaunches launches;
   launches.block = need.block_size;
   launches.route_pack = route_pack_launch(tensors, inputs, routes, runtime, need);
   launches.fused = {.variant = fused_variant(plan, need.block_size),
-                    .grid = plan.multiprocessors * blocks_per_sm(plan, need.block_size, routes),
+                    .grid = plan.multiprocessors * blocks_per_sm(plan, routes),
                     .arguments = {.x = inputs.x,
                                   .w13 = weights.w13,
                                   .w2 = weights.w2,
@@ -148,8 +160,8 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
                                   .rotation_a_up = tensors.rotation_a_up,
                                   .intermediate_cache13 = tensors.intermediate_cache13,
                                   .intermediate_cache2 = tensors.intermediate_cache2,
-                                  .barrier = tensors.kernel_workspace +
-                                             element(plan.planned, CoreTensor::kernel_workspace) - 2,
+                                  .tickets = shared,
+                                  .barrier = shared + 2,
                                   .routes = routes,
                                   .top_k = plan.top_k,
                                   .hidden = plan.hidden,
@@ -159,7 +171,7 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
                                   .up_suh_stride = stride(weights.shares_up_suh)}};
   launches.top_k_sum = {
       .variant = top_k_sum_variant(inputs.id_bytes),
-      .grid = max_of(ceil_div(tokens * (plan.hidden / kHadamardBlock), warps_per_block), 1),
+      .grid = max_of(ceil_div(tokens * ceil_div(plan.hidden, kHadamardColumns), warps_per_block), 1),
       .arguments = {.intermediate_cache13 = tensors.intermediate_cache13,
                     .topk_ids = inputs.topk_ids,
                     .topk_weights = inputs.topk_weights,

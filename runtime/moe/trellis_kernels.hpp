@@ -12,29 +12,16 @@
 #include "kernels/moe/arguments.hpp"
 #include "planner/moe/kernel_geometry.hpp"
 #include "planner/moe/layout.hpp"
-#include "planner/moe/live_need.hpp"
 #include "runtime/moe/kernel_launch.hpp"
 
 namespace moeplan {
 
-// What all launches of one plan have in common.
-struct TrellisPlan {
-  i64 hidden = 0;
-  i64 intermediate = 0;  // of this rank
-  i64 experts = 0;       // of this rank's weights
-  i64 top_k = 0;
-  i64 capacity = 0;  // tokens
+struct TrellisPlan : FusedPlan {
   i64 bits = 0;
-  bool is_bfloat16 = false;  // x
-  i64 multiprocessors = 0;
   Codebook codebook = Codebook::mcg;
-  CoreElements planned{};
-  LiveRuntime without_map{};  // launches that are given no expert map
-  LiveRuntime with_map{};
-  bool may_have_map = false;
-  bool may_lack_map = false;
-
-  const LiveRuntime& runtime(bool has_map) const { return has_map ? with_map : without_map; }
+  // No launch has larger route blocks than of 8 rows. Such plans have a kernel of their own, whose sums over
+  // K are in another order: within a plan a row's bytes are the same for all live token counts.
+  bool is_narrow = false;
 };
 
 // Why our kernels do not run the plan; "": they do.
@@ -42,6 +29,10 @@ std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& 
 
 // Of a request and its layout whose kernels are not missing.
 TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout);
+
+// Elements of each tensor that the kernels of a launch of `tokens` write at most, by their own reckoning: no
+// split-K scratch.
+CoreElements kernel_need(const TrellisPlan& plan, i64 tokens, bool has_map);
 
 // Every kernel that a launch of any live token count can need: the plan's route blocks, both types of ids.
 std::vector<KernelVariant> trellis_variants(const TrellisPlan& plan);

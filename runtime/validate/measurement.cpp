@@ -25,7 +25,7 @@ std::string figure(double value) {
 }
 
 bool is_output(const TensorUse& tensor) {
-  return tensor.use.tensor == name_of(CoreTensor::full_rotation_output);
+  return tensor.use.tensor == name_of(CoreTensor::full_rotation_output) || tensor.use.tensor == kCallerOutput;
 }
 
 bool is_scratch(const TensorUse& tensor) {
@@ -45,6 +45,11 @@ std::string words_text(i64 words, std::string_view what) {
 }
 
 }  // namespace
+
+Tolerance tolerance_of(const KernelPlan& plan) {
+  const auto* packed = std::get_if<PackedPlan>(&plan);
+  return packed && packed->is_bfloat16 ? kBfloat16Tolerance : kHalfTolerance;
+}
 
 OutputDifference output_difference(const std::vector<ComparedRow>& rows) {
   OutputDifference difference;
@@ -99,18 +104,23 @@ Validation judge(const Measurement& m) {
   }
   // Not true for what is not a number.
   const OutputDifference& o = m.output;
+  const auto& [largest_l2, least_cosine] = m.tolerance;
   const bool is_close =
-      o.relative_l2 <= kLargestRelativeL2 && o.worst_row_l2 <= kLargestRelativeL2 && o.cosine >= kLeastCosine;
+      o.relative_l2 <= largest_l2 && o.worst_row_l2 <= largest_l2 && o.cosine >= least_cosine;
   if (!is_close)
     fail(ValidationCheck::oracle,
          concat("relative error ", figure(o.relative_l2), ", of token ", o.worst_row, " ",
-                figure(o.worst_row_l2), ", at most ", figure(kLargestRelativeL2), "; 1 - cosine ",
-                figure(1 - o.cosine), ", at most ", figure(1 - kLeastCosine)));
+                figure(o.worst_row_l2), ", at most ", figure(largest_l2), "; 1 - cosine ",
+                figure(1 - o.cosine), ", at most ", figure(1 - least_cosine)));
   if (o.non_finite > 0)
     fail(ValidationCheck::finite, concat(grouped(o.non_finite), " elements of the output are no numbers"));
 
-  const auto output = std::ranges::find_if(m.tensors, is_output);
-  if (output != m.tensors.end() && is_beyond_need(*output))
+  const TensorUse* output = nullptr;
+  for (const auto* tensors : {&m.tensors, &m.caller_tensors}) {
+    for (const TensorUse& tensor : *tensors)
+      if (is_output(tensor)) output = &tensor;
+  }
+  if (output && is_beyond_need(*output))
     fail(ValidationCheck::rows, beyond_text(*output));
   else if (m.masked_bytes > 0)
     fail(ValidationCheck::rows,
@@ -122,8 +132,10 @@ Validation judge(const Measurement& m) {
   if (m.graph_differences > 0)
     fail(ValidationCheck::graph, words_text(m.graph_differences, "differ when the launch is a graph's"));
   for (const TensorUse& tensor : m.tensors) {
-    if (!is_scratch(tensor) || tensor.use.end_touched == 0) continue;
-    fail(ValidationCheck::scratch, concat(text_of(tensor.use), "; these kernels have no use for it"));
+    if (!is_scratch(tensor) || !is_beyond_need(tensor)) continue;
+    fail(ValidationCheck::scratch, tensor.need_bytes > 0
+                                       ? beyond_text(tensor)
+                                       : concat(text_of(tensor.use), "; these kernels have no use for it"));
     break;
   }
   if (!m.is_workspace_zero)

@@ -8,6 +8,7 @@
 
 #include "kernels/oracle/arguments.hpp"
 #include "runtime/arena/guards.hpp"
+#include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
 
@@ -34,23 +35,31 @@ OutputDifference output_difference(const std::vector<ComparedRow>& rows);
 // The worse of both in every figure.
 void merge(OutputDifference& seen, const OutputDifference& other);
 
+// How far an output may be off.
+struct Tolerance {
+  double largest_l2;    // relative, of the output and of each of its rows
+  double least_cosine;  // of the output
+};
+inline constexpr Tolerance kHalfTolerance{2e-3, 0.99999};     // of Trellis plans too
+inline constexpr Tolerance kBfloat16Tolerance{8e-3, 0.9999};  // where bf16 is all between input and output
+Tolerance tolerance_of(const KernelPlan& plan);
+
 // One launch: what its runs from two poisons, and a replay as a graph, came to together.
 struct Measurement {
   i64 tokens = 0;
   std::string routing;
   i64 block = 0;  // rows of a route block
   GuardMode mode{};
+  Tolerance tolerance = kHalfTolerance;
   std::vector<StrayWrite> stray_writes;
-  std::vector<TensorUse> tensors;  // in arena order
+  std::vector<TensorUse> tensors;         // in arena order
+  std::vector<TensorUse> caller_tensors;  // that the launch brings beside the arena
   OutputDifference output;
   i64 masked_bytes = 0;        // written in rows of routes that go nowhere
   i64 replay_differences = 0;  // words of the output that another poison changed
   i64 graph_differences = 0;   // words of the output that differ in the graph's replay
   bool is_workspace_zero = true;
 };
-
-inline constexpr double kLargestRelativeL2 = 2e-3;  // of the output and of each of its rows
-inline constexpr double kLeastCosine = 0.99999;
 
 enum class ValidationCheck { guards, need, oracle, finite, rows, poison, graph, scratch, workspace };
 inline constexpr std::string_view kValidationChecks[] = {"guards", "need",  "oracle",  "finite",   "rows",

@@ -163,7 +163,7 @@ std::vector<i64> live_counts(const LiveRuntime& runtime) {
   return counts;
 }
 
-TestLaunches launches_to_validate(const TrellisPlan& plan, bool may_lack_map, bool may_have_map,
+TestLaunches launches_to_validate(const FusedPlan& plan, bool may_lack_map, bool may_have_map,
                                   double most_work) {
   const auto work_of = [&](const TestLaunch& launch) {
     return 3.0 * static_cast<double>(launch.tokens * plan.top_k) *

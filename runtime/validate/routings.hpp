@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/core/integer.hpp"
-#include "runtime/moe/trellis_kernels.hpp"
+#include "runtime/moe/fused_plan.hpp"
 
 namespace moeplan {
 
@@ -66,7 +66,7 @@ inline constexpr double kMostValidationWork = 15e12;
 
 // Uniform routings at every live count; the others at the two smallest, the middle and the two largest
 // counts. Behind the limit the largest are left out, but never the uniform one at the capacity.
-TestLaunches launches_to_validate(const TrellisPlan& plan, bool may_lack_map, bool may_have_map,
+TestLaunches launches_to_validate(const FusedPlan& plan, bool may_lack_map, bool may_have_map,
                                   double most_work = kMostValidationWork);
 
 }  // namespace moeplan

@@ -346,16 +346,19 @@ def junit_errors(text):
             if case.tag != "testcase" or not {"name", "classname", "time"} == set(case.attrib):
                 errors.append(f"{case.tag} {case.attrib}")
             tags = [child.tag for child in case]
-            if tags not in ([], ["failure"], ["error"], ["system-out"]):
+            if tags not in ([], ["failure"], ["error"], ["system-out"], ["skipped"]):
                 errors.append(f"in a testcase: {tags}")
             for child in case:
                 if child.tag in ("failure", "error") and set(child.attrib) != {"message", "type"}:
+                    errors.append(f"{child.tag} {child.attrib}")
+                if child.tag == "skipped" and set(child.attrib) != {"message"}:
                     errors.append(f"{child.tag} {child.attrib}")
                 if child.tag == "system-out" and child.attrib:
                     errors.append("attributes on system-out")
             counted["tests"] += 1
             counted["failures"] += "failure" in tags
             counted["errors"] += "error" in tags
+            counted["skipped"] += "skipped" in tags
         errors += [f"{key} of {suite.get('name')!r}" for key in counted if int(suite.get(key)) != counted[key]]
         totals = {key: totals[key] + counted[key] for key in totals}
     return errors + [f"{key} in all" for key in totals if int(suites.get(key)) != totals[key]]

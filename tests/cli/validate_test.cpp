@@ -84,12 +84,24 @@ TEST_CASE("an evidence file never replaces the config it is about") {
   CHECK(contains(output.err, "which is read"));
 }
 
+TEST_CASE("every plan of the configs that are validated on a GPU has kernels of ours, packed and Trellis") {
+  for (const char* name : {"packed-columns", "packed-glm", "trellis-widths"}) {
+    const std::string config = std::string("tests/gpu/configs/") + name + ".json";
+    const Output output = validate("-c " + config + " --if-available");
+    INFO(name << ": " << output.err);
+    CHECK(output.exit_code == 0);
+    CHECK(contains(output.out, std::string(name) + ": SKIPPED · nothing was run: "));
+    CHECK_FALSE(contains(output.out, "no-kernels"));
+    CHECK(run_moeplan("size -c " + config).exit_code == 0);
+  }
+}
+
 TEST_CASE("a config none of whose plans has kernels of ours is an error, with or without a GPU") {
   const std::string plan =
       R"({"schema_version": 1, "contract": "sparkinfer-de04125", "plans": [)"
       R"({"id": "packed", "kind": "moe_tp", "device": {"sm_count": 188}, "weights": {"quant_mode": "w4a16",)"
-      R"( "source_format": "compressed_tensors", "activation": "silu", "w13_layout": "w13",)"
-      R"( "io_dtype": "bfloat16", "experts": 8, "hidden_size": 256, "intermediate_size": 128},)"
+      R"( "source_format": "fp4_e8m0_k32", "activation": "silu", "w13_layout": "w13",)"
+      R"( "io_dtype": "bfloat16", "experts": 8, "hidden_size": 256, "intermediate_size": 256},)"
       R"( "capacity": {"max_tokens": 16, "top_k": 2}}]})";
   const Output output = validate("-c - --if-available", plan);
   CHECK(output.exit_code == 3);

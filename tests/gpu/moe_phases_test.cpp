@@ -96,7 +96,10 @@ struct Planned {
   TrellisPlan plan;
 };
 
-Planned planned_of(const LayerShape& s, i64 block, i64 bits, bool is_bfloat16) {
+// `block`: pinned; none: each launch has its own.
+using Block = std::optional<i64>;
+
+Planned planned_of(const LayerShape& s, Block block, i64 bits, bool is_bfloat16) {
   MoeRequest request = trellis_request(s.contract, s.experts, s.hidden, s.intermediate, s.top_k, s.capacity,
                                        gpu().launcher.gpu().sm_count);
   request.weights.io_dtype = is_bfloat16 ? DType::bfloat16 : DType::float16;
@@ -161,7 +164,7 @@ class Case {
 };
 
 // Bytes of rows that every launch has to repeat: a row's do not depend on how many tokens there are, nor on
-// the block size.
+// the block size, where the kernel is the same.
 class SameBytes {
  public:
   template <class T>
@@ -172,6 +175,25 @@ class SameBytes {
     if (!is_new && place->second != bytes && different_.empty()) different_ = concat(what, " row ", row);
   }
   void finish() const { CHECK(different_ == ""); }
+
+  // The largest relative L2 distance of an output row from the other's.
+  double output_distance(const SameBytes& other) const {
+    double largest = 0;
+    for (const auto& [row, bytes] : seen_) {
+      const auto match = other.seen_.find(row);
+      if (row.first != "output" || match == other.seen_.end()) continue;
+      double squared = 0, squared_distance = 0;
+      for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+        float own = 0, others = 0;
+        std::memcpy(&own, bytes.data() + at, sizeof own);
+        std::memcpy(&others, match->second.data() + at, sizeof others);
+        squared += static_cast<double>(own) * static_cast<double>(own);
+        squared_distance += std::pow(static_cast<double>(own) - static_cast<double>(others), 2);
+      }
+      if (squared > 0) largest = std::max(largest, std::sqrt(squared_distance / squared));
+    }
+    return largest;
+  }
 
  private:
   std::map<std::pair<std::string, i64>, Bytes> seen_;
@@ -261,15 +283,21 @@ std::set<i64> live_counts(i64 capacity) {
   return counts;
 }
 
+// Of plans with a kernel for blocks of 8 rows alone, and of others; by routing.
+struct SameOfKernels {
+  std::map<std::string, SameBytes> narrow, wide;
+};
+
 // Launches of one plan: every routing with every live token count.
-void check_plan(const LayerShape& s, Case& which, const std::vector<Routing>& routings,
-                std::map<std::string, SameBytes>& same, i64 block, i64 bits, bool is_bfloat16) {
+void check_plan(const LayerShape& s, Case& which, const std::vector<Routing>& routings, SameOfKernels& same,
+                Block block, i64 bits, bool is_bfloat16) {
   const Planned planned = planned_of(s, block, bits, is_bfloat16);
   must(resolver().resolve(trellis_variants(planned.plan)));
   auto [own, arena] = arena_of(placed(planned.layout, GuardMode::strict));
   const TrellisTensors tensors =
       trellis_tensors([&, &a = arena](std::string_view name) { return a.address(name); });
   const i64 workspace_words = 4 * planned.plan.multiprocessors + 2;
+  auto& own_same = planned.plan.is_narrow ? same.narrow : same.wide;
 
   for (const Routing& routing : routings) {
     const Uploaded<i64> wide_ids(routing.ids);
@@ -281,20 +309,20 @@ void check_plan(const LayerShape& s, Case& which, const std::vector<Routing>& ro
     if (routing.map) inputs.expert_map = map.get();
 
     for (const i64 tokens : live_counts(s.capacity)) {
-      INFO(concat("block ", block, ", ", bits, " bits, ", is_bfloat16 ? "bf16" : "fp16", ", ", tokens,
-                  " tokens, ", routing.name));
+      INFO(concat("block ", block.value_or(0), ", ", bits, " bits, ", is_bfloat16 ? "bf16" : "fp16", ", ",
+                  tokens, " tokens, ", routing.name));
       must(arena.fill(kPoison, nullptr));
       must(set_bytes(arena.address("kernel_workspace"), 0, 4 * workspace_words));
       const TrellisLaunches launches =
           trellis_launches(planned.plan, tokens, tensors, which.weights(), inputs);
-      REQUIRE(launches.block == block);
+      REQUIRE(launches.block == block.value_or(launches.block));
       launch(launches.route_pack);
       launch(launches.fused);
       launch(launches.top_k_sum);
 
       Seen seen(arena);
       check_routes(s, routing, launches, seen);
-      check_phases(s, which, routing, tokens, seen, same[routing.name]);
+      check_phases(s, which, routing, tokens, seen, own_same[routing.name]);
       const auto workspace = seen.values<int>(CoreTensor::kernel_workspace);
       CHECK(std::count(workspace.begin(), workspace.end(), 0) == workspace_words);
       const ArenaFindings findings = must(arena.scan(nullptr));
@@ -305,30 +333,47 @@ void check_plan(const LayerShape& s, Case& which, const std::vector<Routing>& ro
   }
 }
 
-void check_shape(const LayerShape& shape, i64 bits, bool is_bfloat16, std::initializer_list<i64> blocks) {
+void check_shape(const LayerShape& shape, i64 bits, bool is_bfloat16, std::initializer_list<Block> blocks) {
   Case which(shape, bits, is_bfloat16);
   const auto routings = routings_of(shape);
-  std::map<std::string, SameBytes> same;
-  for (const i64 block : blocks) check_plan(shape, which, routings, same, block, bits, is_bfloat16);
-  for (const auto& [name, bytes] : same) {
+  SameOfKernels same;
+  for (const Block& block : blocks) check_plan(shape, which, routings, same, block, bits, is_bfloat16);
+  double distance = 0;
+  for (const auto& [name, bytes] : same.wide) {
+    INFO(name);
+    bytes.finish();
+    distance = std::max(distance, bytes.output_distance(same.narrow[name]));
+  }
+  for (const auto& [name, bytes] : same.narrow) {
     INFO(name);
     bytes.finish();
   }
+  if (same.wide.empty()) return;
+  // The kernels add in another order, and one of them does not round weights: rows differ, but by little.
+  WARN(concat(bits, " bits, ", is_bfloat16 ? "bf16" : "fp16",
+              ": a plan of 8-row blocks differs from others by a relative L2 of ", std::to_string(distance),
+              " at most"));
+  CHECK(distance > 0);
+  CHECK(distance < kHalfTolerance.largest_l2);
 }
 
 }  // namespace
 
 TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 3 bits") {
-  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 3, is_bfloat16, {8, 16, 32, 48, 64});
+  for (const bool is_bfloat16 : {true, false})
+    check_shape(kOwnExperts, 3, is_bfloat16, {8, 16, 32, 48, 64, std::nullopt});
 }
 TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 4 bits") {
-  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 4, is_bfloat16, {8, 16, 32, 48, 64});
+  for (const bool is_bfloat16 : {true, false})
+    check_shape(kOwnExperts, 4, is_bfloat16, {8, 16, 32, 48, 64, std::nullopt});
 }
 TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 5 bits") {
-  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 5, is_bfloat16, {8, 16, 32, 48, 64});
+  for (const bool is_bfloat16 : {true, false})
+    check_shape(kOwnExperts, 5, is_bfloat16, {8, 16, 32, 48, 64, std::nullopt});
 }
 TEST_CASE("every phase agrees with the reference and a row's bytes are the same in every launch: 6 bits") {
-  for (const bool is_bfloat16 : {true, false}) check_shape(kOwnExperts, 6, is_bfloat16, {8, 16, 32, 48, 64});
+  for (const bool is_bfloat16 : {true, false})
+    check_shape(kOwnExperts, 6, is_bfloat16, {8, 16, 32, 48, 64, std::nullopt});
 }
 
 TEST_CASE("weights of the codebooks that no plan has yet are decoded as the reference decodes them") {
@@ -341,7 +386,7 @@ TEST_CASE("weights of the codebooks that no plan has yet are decoded as the refe
 }
 
 TEST_CASE("with an expert map, rows shared by all experts and long hidden rows every phase agrees as well") {
-  check_shape(kMappedExperts, 3, true, {8, 16, 32, 48, 64});
+  check_shape(kMappedExperts, 3, true, {8, 16, 32, 48, 64, std::nullopt});
   check_shape(kMappedExperts, 6, false, {8, 64});
 }
 

@@ -14,6 +14,7 @@
 #include "planner/moe/w4a16.hpp"
 #include "runtime/moe/kernel_launch.hpp"
 #include "runtime/oracle/half.hpp"
+#include "runtime/validate/measurement.hpp"
 #include "tests/gpu/gpu_tests.hpp"
 #include "tests/random.hpp"
 
@@ -83,13 +84,6 @@ class Seen {
 
 // ---- Comparing. ----
 
-// Of a tensor and of each of its rows.
-struct Tolerance {
-  double largest_error;  // relative
-  double least_cosine;
-};
-inline constexpr Tolerance kHalfTolerance{2e-3, 0.99999};
-
 // Sums over pairs of a value and what it should be.
 struct Difference {
   double error = 0, value = 0, expected = 0, both = 0;
@@ -102,7 +96,7 @@ struct Difference {
   // Not true for what is not a number.
   bool is_within(const Tolerance& tolerance) const {
     if (expected == 0) return error == 0;
-    return std::sqrt(error / expected) <= tolerance.largest_error &&
+    return std::sqrt(error / expected) <= tolerance.largest_l2 &&
            both / std::sqrt(value * expected) >= tolerance.least_cosine;
   }
   std::string text() const {

@@ -19,7 +19,6 @@ namespace {
 // The second is no number as a half, a bf16 number or a float. A byte that is written in both rounds shows in
 // one of them.
 constexpr ArenaPattern kRounds[] = {{.poison = 0x5A, .seed = 1}, {.poison = 0xFF, .seed = 0}};
-constexpr Tolerance kBfloat16Tolerance{8e-3, 0.9999};
 
 // ---- Shapes, weights, tokens and routings: the same in every run. ----
 

@@ -2,68 +2,15 @@
 #include <cmath>
 #include <set>
 
-#include "kernels/oracle/arguments.hpp"
 #include "planner/core/text.hpp"
 #include "runtime/oracle/half.hpp"
 #include "runtime/oracle/trellis_reference.hpp"
-#include "tests/gpu/gpu_tests.hpp"
+#include "tests/gpu/oracle_support.hpp"
 
 using namespace moeplan;
 using namespace moeplan::test;
 
 namespace {
-
-LaunchResolver& resolver() {
-  static LaunchResolver all = gpu().resolver();
-  return all;
-}
-
-template <class Arguments>
-void launch(const KernelVariant& variant, const Arguments& arguments) {
-  const ReadyKernel* kernel = must(resolver().find(variant, {}));
-  CHECK(kernel->resources.spill_store_bytes + kernel->resources.spill_load_bytes == 0);
-  must(gpu().launcher.launch(*kernel, {.x = 16}, arguments, nullptr));
-}
-
-// Values of one type in memory of the device.
-template <class T>
-class Room {
- public:
-  explicit Room(i64 count)
-      : count_(count),
-        memory_(must(DeviceMemory::allocate(count * static_cast<i64>(sizeof(T)), "a test's values"))) {}
-  explicit Room(const std::vector<T>& values) : Room(std::ssize(values)) {
-    must(check_cuda(
-        cudaMemcpy(memory_.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-        "copying a test's values"));
-  }
-  T* get() const { return reinterpret_cast<T*>(memory_.data()); }
-  std::vector<T> values() const {
-    const auto bytes = must(bytes_at(memory_.data(), count_ * static_cast<i64>(sizeof(T))));
-    std::vector<T> out(static_cast<std::size_t>(count_));
-    std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(out.data()));
-    return out;
-  }
-
- private:
-  i64 count_;
-  DeviceMemory memory_;
-};
-
-struct Scales {
-  double low, high;
-};
-Room<HalfBits> random_room(i64 count, i64 seed, RandomKind kind, Scales scales = {}) {
-  Room<HalfBits> room(count);
-  launch(kRandomFill, RandomFillArguments{.out = room.get(),
-                                          .count = count,
-                                          .width = count,
-                                          .seed = seed,
-                                          .kind = kind,
-                                          .low = scales.low,
-                                          .high = scales.high});
-  return room;
-}
 
 // Halves differ by no more than a step, and seldom: sums of doubles in another order round the other way.
 void check_halves(std::string_view what, const std::vector<HalfBits>& found, i64 begin,
@@ -130,12 +77,12 @@ void check_shape(i64 bits, Codebook codebook, bool is_bfloat16, bool shares_rows
                                  .activated = activated.get(),
                                  .fc2 = fc2.get(),
                                  .output = output.get()};
-  for (const ReferenceStep step :
-       {ReferenceStep::decode, ReferenceStep::rotate_inputs, ReferenceStep::multiply_fc1,
-        ReferenceStep::activate, ReferenceStep::rotate_activated, ReferenceStep::multiply_fc2,
-        ReferenceStep::sum}) {
+  for (const TrellisReferenceStep step :
+       {TrellisReferenceStep::decode, TrellisReferenceStep::rotate_inputs, TrellisReferenceStep::multiply_fc1,
+        TrellisReferenceStep::activate, TrellisReferenceStep::rotate_activated,
+        TrellisReferenceStep::multiply_fc2, TrellisReferenceStep::sum}) {
     args.step = step;
-    launch(kTrellisReference, args);
+    launch_oracle(kTrellisReference, args);
   }
 
   const oracle::MoeReference reference({.shape = {kHidden, kIntermediate, kExperts, bits},
@@ -202,57 +149,4 @@ TEST_CASE("the GPU's reference agrees with the host's in every phase") {
   }
   check_shape(3, Codebook::three_instructions, false, false);
   check_shape(4, Codebook::mul1, true, false);
-}
-
-TEST_CASE("comparing counts errors, what is no number, and words that differ from an earlier run") {
-  constexpr i64 kHidden = 128;
-  std::vector<float> found(2 * kHidden, 1.0f), first = found;
-  std::vector<double> expected(2 * kHidden, 1.0);
-  found[3] = 3.0f;
-  expected[kHidden] = 0.0;
-  found[kHidden + 1] = std::nanf("");
-  found[kHidden + 2] = INFINITY;
-  const Room<float> device_found(found), device_first(first);
-  const Room<double> device_expected(expected);
-  const Room<ComparedRow> rows(2);
-  launch(kTrellisReference, TrellisReferenceArguments{.step = ReferenceStep::compare,
-                                                      .hidden = kHidden,
-                                                      .tokens = 2,
-                                                      .output = device_expected.get(),
-                                                      .found = device_found.get(),
-                                                      .first = device_first.get(),
-                                                      .rows = rows.get()});
-  const auto compared = rows.values();
-  CHECK(compared[0].squared_error == 4);
-  CHECK(compared[0].squared_value == 127 + 9);
-  CHECK(compared[0].squared_expected == 128);
-  CHECK(compared[0].product == 127 + 3);
-  CHECK(compared[0].non_finite == 0);
-  CHECK(compared[0].different_words == 1);
-  CHECK(compared[1].squared_error == 1);
-  CHECK(compared[1].non_finite == 2);
-  CHECK(compared[1].different_words == 2);
-}
-
-TEST_CASE("bytes in rows of routes that go nowhere are counted, and no others") {
-  constexpr i64 kHidden = 128, kIntermediate = 128;
-  const Room<int> experts(std::vector<int>{0, -1});
-  std::vector<unsigned char> hidden_rows(2 * 2 * kHidden, 0x5A), activated_rows(2 * 2 * kIntermediate, 0x5A);
-  hidden_rows[0] = 1;            // of the first route, which goes somewhere
-  hidden_rows[2 * kHidden] = 1;  // of the second, in both tensors below
-  activated_rows.back() = 1;
-  const Room<unsigned char> gate(hidden_rows), up(hidden_rows), activated(activated_rows);
-  const Room<unsigned long long> count(std::vector<unsigned long long>{0});
-  launch(kTrellisReference, TrellisReferenceArguments{.step = ReferenceStep::find_masked_rows,
-                                                      .hidden = kHidden,
-                                                      .intermediate = kIntermediate,
-                                                      .top_k = 2,
-                                                      .tokens = 1,
-                                                      .route_experts = experts.get(),
-                                                      .rotation_a_gate = gate.get(),
-                                                      .rotation_a_up = up.get(),
-                                                      .intermediate_cache2 = activated.get(),
-                                                      .poison = 0x5A,
-                                                      .masked_bytes = count.get()});
-  CHECK(count.values() == std::vector<unsigned long long>{3});
 }

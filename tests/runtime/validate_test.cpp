@@ -7,6 +7,7 @@
 #include "planner/core/text.hpp"
 #include "planner/moe/w4a16.hpp"
 #include "runtime/validate/measurement.hpp"
+#include "runtime/validate/room.hpp"
 #include "runtime/validate/routings.hpp"
 #include "runtime/validate/shrink.hpp"
 #include "tests/catch.hpp"
@@ -26,6 +27,18 @@ Measurement faultless() {
       {{.tensor = "fc1_c_tmp", .planned_bytes = 64}, 0},
       {{.tensor = "full_rotation_output", .planned_bytes = 80, .end_touched = 40, .touched_bytes = 40}, 40}};
   m.output = {.relative_l2 = 4e-4, .cosine = 0.9999999, .worst_row_l2 = 6e-4, .worst_row = 1};
+  return m;
+}
+
+// The same of a packed plan, of bf16: split-K scratch has its use, and the caller brings the output.
+Measurement faultless_packed() {
+  Measurement m = faultless();
+  m.tolerance = kBfloat16Tolerance;
+  m.tensors[1] = {{.tensor = "fc1_c_tmp", .planned_bytes = 64, .end_touched = 32, .touched_bytes = 16}, 32};
+  m.tensors.pop_back();
+  m.caller_tensors = {{{.tensor = "output", .planned_bytes = 80, .end_touched = 40}, 40},
+                      {{.tensor = "kernel_workspace", .planned_bytes = 24, .end_touched = 24}, 24}};
+  m.output = {.relative_l2 = 4e-3, .cosine = 0.99999, .worst_row_l2 = 6e-3, .worst_row = 1};
   return m;
 }
 
@@ -55,7 +68,98 @@ constexpr RoutingShape kShape{.top_k = 8, .route_experts = 256, .experts = 256, 
 
 }  // namespace
 
-TEST_CASE("a launch without a fault passes") { CHECK(judge(faultless()).passes()); }
+MoeRequest packed_moe(i64 experts, i64 tokens, i64 block) {
+  MoeRequest request = packed_request("sparkinfer-c2f135c", experts, 512, 192, 2, tokens, 188);
+  request.capacity.block_size_m = block;
+  return request;
+}
+
+KernelPlan kernels_of(const MoeRequest& request) { return kernel_plan(request, *plan_moe(request)); }
+
+TEST_CASE("a launch without a fault passes") {
+  CHECK(judge(faultless()).passes());
+  CHECK(judge(faultless_packed()).passes());
+}
+
+TEST_CASE("each fault of a packed launch fails its own check and no other, at the bar of its type") {
+  const auto with = [](const auto& change) {
+    Measurement m = faultless_packed();
+    change(m);
+    return only_failure(m);
+  };
+  CHECK(with([](Measurement& m) { m.output.relative_l2 = 8.1e-3; }) == "oracle");
+  CHECK(with([](Measurement& m) { m.output.worst_row_l2 = 8.1e-3; }) == "oracle");
+  CHECK(with([](Measurement& m) { m.output.cosine = 0.99989; }) == "oracle");
+  CHECK(with([](Measurement& m) { m.tolerance = kHalfTolerance; }) == "oracle");
+  CHECK(with([](Measurement& m) { m.tensors[1].use.end_touched = 36; }) == "scratch");
+  CHECK(with([](Measurement& m) { m.tensors[0].use.end_touched = 201; }) == "need");
+  CHECK(with([](Measurement& m) { m.caller_tensors[0].use.end_touched = 41; }) == "rows");
+  CHECK(with([](Measurement& m) { m.is_workspace_zero = false; }) == "workspace");
+}
+
+TEST_CASE("the bar of a plan is its weights' and its type's") {
+  MoeRequest packed = packed_moe(8, 16, 8);
+  CHECK(tolerance_of(kernels_of(packed)).largest_l2 == 8e-3);
+  CHECK(tolerance_of(kernels_of(packed)).least_cosine == 0.9999);
+  packed.weights.io_dtype = DType::float16;
+  CHECK(tolerance_of(kernels_of(packed)).largest_l2 == 2e-3);
+  MoeRequest trellis = glm_request(64, 8);
+  trellis.weights.io_dtype = DType::bfloat16;
+  CHECK(tolerance_of(kernels_of(trellis)).largest_l2 == 2e-3);
+  CHECK(tolerance_of(kernels_of(trellis)).least_cosine == 0.99999);
+}
+
+TEST_CASE(
+    "no launch needs more than its plan has, and a tensor that lacks a byte of that is refused by name") {
+  int refused = 0, with_scratch = 0;
+  for (const MoeRequest& request :
+       {packed_moe(8, 40, 8), packed_moe(16, 16, 64), packed_moe(64, 32, 16), glm_request(64, 8)}) {
+    const MoeLayout layout = *plan_moe(request);
+    const KernelPlan plan = kernels_of(request);
+    for (i64 tokens = 1; tokens <= fused_plan(plan).capacity; ++tokens) {
+      const std::vector<TestLaunch> launches = {{tokens, RoutingKind::uniform, false}};
+      CHECK(check_rooms(plan, place_shrunk(layout, ""), launches));
+      const CoreElements need = kernel_need(plan, tokens, false);
+      CHECK(fits(need, fused_plan(plan).planned));
+      CoreElements less = need;
+      --*std::ranges::max_element(less);
+      CHECK_FALSE(fits(need, less));
+      for (const TensorSpec& spec : layout.arena.tensors) {
+        const Status fits = check_rooms(plan, place_shrunk(layout, spec.name), launches);
+        const bool is_full = spec.offset != kOutsideArena && need_bytes(need, spec.name) == spec.bytes;
+        INFO(concat(tokens, " tokens, ", spec.name));
+        CHECK(static_cast<bool>(fits) == !is_full);
+        if (fits) continue;
+        CHECK(fits.error().code == ErrorCode::scratch_too_small);
+        CHECK(fits.error().message == concat(spec.name, ": a launch of ", tokens,
+                                             tokens == 1 ? " token" : " tokens", " writes ",
+                                             grouped(spec.bytes), " bytes, and there is room for ",
+                                             grouped(spec.bytes - item_bytes(spec.dtype))));
+        ++refused;
+        with_scratch += spec.name == "fc1_c_tmp" || spec.name == "fc2_c_tmp";
+      }
+    }
+  }
+  CHECK(refused > 20);
+  CHECK(with_scratch > 2);
+}
+
+TEST_CASE(
+    "kernels that take few tokens' routes directly need no packed routes, and Trellis kernels no scratch") {
+  const KernelPlan plan = kernels_of(packed_moe(8, 40, 8));
+  const CoreElements direct = kernel_need(plan, 8, false), packed = kernel_need(plan, 9, false);
+  CHECK(element(direct, CoreTensor::packed_route_indices) == 0);
+  CHECK(element(direct, CoreTensor::expert_offsets) == 0);
+  // Each of 16 routes has a region of 16 by 128 floats for every 128 columns.
+  CHECK(element(direct, CoreTensor::fc1_c_tmp) == 16 * 3 * 16 * 128);
+  CHECK(element(direct, CoreTensor::fc2_c_tmp) == 16 * 4 * 16 * 128);
+  CHECK(element(direct, CoreTensor::intermediate_cache2) == 16 * 192);
+  CHECK(element(packed, CoreTensor::packed_route_indices) > 0);
+  CHECK(element(packed, CoreTensor::expert_offsets) == 9);
+  const CoreElements trellis = kernel_need(kernels_of(glm_request(64, 8)), 64, false);
+  CHECK(element(trellis, CoreTensor::fc1_c_tmp) == 0);
+  CHECK(element(trellis, CoreTensor::rotation_a_gate) == 64 * 8 * 6144);
+}
 
 TEST_CASE("each fault fails its own check and no other") {
   const auto with = [](const auto& change) {
@@ -227,11 +331,18 @@ TEST_CASE("a shrunk tensor ends one element earlier, with a guard directly behin
 }
 
 TEST_CASE(
-    "a shrink is caught by a guard alone, missed without a hit, and not observable where nothing ends") {
+    "a shrink is caught by a refusal or a guard, missed without both, not observable where nothing ends") {
   const MoeLayout layout = *plan_moe(glm_request(64, 8));
   bool has_hits = true;
+  bool is_refusing = true;
   // A launch that touches all of every tensor but the last byte of cache2, whatever lies behind.
-  const MeasureIn measure = [&](const Placement& placement) -> Result<std::vector<Measurement>> {
+  const MeasureIn measure = [&](const Placement& placement,
+                                RoomCheck room_check) -> Result<std::vector<Measurement>> {
+    const auto is_short = [&](const PlacedTensor& tensor) {
+      return tensor.bytes < test::find_tensor(layout, tensor.name)->bytes;
+    };
+    if (is_refusing && room_check == RoomCheck::on && std::ranges::any_of(placement.tensors, is_short))
+      return Error{ErrorCode::scratch_too_small, "", "too small", ""};
     Measurement m;
     for (const PlacedTensor& tensor : placement.tensors) {
       const TensorSpec& spec = *test::find_tensor(layout, tensor.name);
@@ -251,18 +362,30 @@ TEST_CASE(
   for (const Shrink& shrink : *caught) {
     INFO(shrink.tensor);
     const bool is_observable = shrink.tensor != "intermediate_cache2";
-    CHECK(shrink.outcome == (is_observable ? ShrinkOutcome::caught : ShrinkOutcome::not_observable));
-    CHECK(shrink.how.starts_with(is_observable ? "caught by a guard: " : kNotObservable));
+    CHECK(shrink.outcome() == (is_observable ? ShrinkOutcome::caught : ShrinkOutcome::not_observable));
+    CHECK(shrink.text().starts_with(is_observable ? "refused: too small; caught by a guard: 2 bytes"
+                                                  : kNotObservable));
   }
-  has_hits = false;
-  const auto missed = shrink_tensors(layout, "rotation_a_up", measure);
-  REQUIRE(missed);
-  REQUIRE(missed->size() == 1);
-  CHECK(missed->front().outcome == ShrinkOutcome::missed);
+  // Either of the two is enough.
+  const auto shrunk = [&](bool refuses, bool hits) {
+    is_refusing = refuses;
+    has_hits = hits;
+    const auto shrinks = shrink_tensors(layout, "rotation_a_up", measure);
+    REQUIRE(shrinks);
+    REQUIRE(shrinks->size() == 1);
+    return shrinks->front();
+  };
+  CHECK(shrunk(false, true).outcome() == ShrinkOutcome::caught);
+  CHECK(shrunk(false, true).refusal.empty());
+  CHECK(shrunk(true, false).outcome() == ShrinkOutcome::caught);
+  CHECK(shrunk(true, false).guard.empty());
+  CHECK(shrunk(false, false).outcome() == ShrinkOutcome::missed);
+  CHECK(shrunk(false, false).text() == "not refused; no guard was hit");
 
-  const auto failing = shrink_tensors(layout, "", [](const Placement&) -> Result<std::vector<Measurement>> {
-    return Error{ErrorCode::cuda_failure, "", "no memory", ""};
-  });
+  const auto failing =
+      shrink_tensors(layout, "", [](const Placement&, RoomCheck) -> Result<std::vector<Measurement>> {
+        return Error{ErrorCode::cuda_failure, "", "no memory", ""};
+      });
   CHECK_FALSE(failing);
 }
 
@@ -271,7 +394,7 @@ TEST_CASE("the small plan of a deployment has its contract, bits, type and block
     MoeRequest request = trellis_request(contract, 256, 6144, 512, 8, 3072, 188);
     request.capacity.block_size_m = 64;
     request.weights.trellis_bits = 4;
-    const MoeRequest small = small_request(request);
+    const MoeRequest small = small_request(request, WeightLayout::trellis);
     const auto layout = plan_moe(small);
     REQUIRE(layout);
     CHECK(missing_trellis_kernels(small, *layout).empty());
@@ -280,5 +403,32 @@ TEST_CASE("the small plan of a deployment has its contract, bits, type and block
     CHECK(plan.multiprocessors == 188);
     CHECK(layout->route_block_size_m == 64);
     CHECK(trellis_variants(plan) == trellis_variants(plan_of(request)));
+  }
+}
+
+TEST_CASE(
+    "of the small packed plan a launch of as many blocks as can be needs every element of split-K scratch") {
+  for (const char* contract : kContractIds) {
+    for (const i64 block : kBlockSizes) {
+      MoeRequest request = packed_request(contract, 160, 6144, 512, 8, 512, 132);
+      request.capacity.block_size_m = block;
+      const MoeRequest small = small_request(request, WeightLayout::packed);
+      const auto layout = plan_moe(small);
+      REQUIRE(layout);
+      const KernelPlan plan = kernel_plan(small, *layout);
+      CHECK(variants_of(plan) == variants_of(kernels_of(request)));
+      const FusedPlan& shape = fused_plan(plan);
+      CHECK(shape.capacity > shape.without_map.direct_tokens);  // routes are packed too
+      const CoreElements need = kernel_need(plan, shape.capacity, false);
+      for (const CoreTensor tensor :
+           {CoreTensor::packed_route_indices, CoreTensor::block_expert_ids, CoreTensor::fc1_c_tmp,
+            CoreTensor::fc2_c_tmp, CoreTensor::intermediate_cache13, CoreTensor::intermediate_cache2})
+        CHECK(element(need, tensor) == element(shape.planned, tensor));
+      const auto launches = launches_to_shrink(shape, true, false);
+      const TestLaunch most{shape.capacity, RoutingKind::most_padding, false};
+      REQUIRE(std::ranges::find(launches, most) != launches.end());
+      const Routes routes = routes_of(most, {shape.top_k, 16, 16, block});
+      CHECK(counts_of(routes).size() == 16);  // each of the 16 routes has a block
+    }
   }
 }

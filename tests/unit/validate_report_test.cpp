@@ -1,6 +1,7 @@
 // What moeplan validate says of measurements: the verdict, its tables and findings, and the record.
 #include "cli/commands/validate_report.hpp"
 
+#include "cli/render/render.hpp"
 #include "planner/core/text.hpp"
 #include "tests/catch.hpp"
 #include "tests/support.hpp"
@@ -31,8 +32,7 @@ ValidatedPlan decode_plan() {
   plan.strict = {launch_of(2, "uniform")};
   plan.strict[0].mode = GuardMode::strict;
   plan.shrunk = "small: 4 tokens";
-  plan.shrinks = {{"rotation_a_gate", 2, ShrinkOutcome::caught, "caught by a guard: 2 bytes"},
-                  {"fc1_c_tmp", 4, ShrinkOutcome::not_observable, std::string(kNotObservable)}};
+  plan.shrinks = {{"rotation_a_gate", 2, true, "", "2 bytes written"}, {"fc1_c_tmp", 4, false, "", ""}};
   return plan;
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("a launch that fails, a shrink that is missed and a plan that did not 
   CHECK(wrong.findings[0].message.starts_with(
       "plan decode: 2 launches fail, first with 1 token, zipf, block 8, packed guards: kernel_workspace"));
   CHECK(text_in(table_of(wrong, "live_counts"), 0, "checks") == "FAIL: workspace");
-  const Report missed = failing([](ValidatedPlan& plan) { plan.shrinks[0].outcome = ShrinkOutcome::missed; });
+  const Report missed = failing([](ValidatedPlan& plan) { plan.shrinks[0].guard = ""; });
   CHECK(missed.findings[0].rule == "shrink");
   failing([](ValidatedPlan& plan) {
     plan.findings.push_back({"not-run", "error", "", "plan decode could not be run", ""});
@@ -156,6 +156,60 @@ TEST_CASE("a report names the weights that ran, and what ran with a layer that w
   CHECK(std::get<i64>(recorded("decode: layer of the weights")) == 3);
   CHECK(std::get<std::string>(recorded("decode: weights")) ==
         "model.layers.3.mlp.experts, rank 0 of 4, 3 bits");
+}
+
+TEST_CASE("of a packed plan the report has its own bar, and how far split-K scratch was touched") {
+  ValidatedPlan plan = decode_plan();
+  plan.tolerance = kBfloat16Tolerance;
+  for (Measurement& m : plan.packed) {
+    m.tensors[1] = {{.tensor = "fc1_c_tmp", .planned_bytes = 32, .end_touched = m.tokens * 6}, 32};
+    m.tolerance = kBfloat16Tolerance;
+    m.output.relative_l2 = 4e-3;
+  }
+  const Report report = validate_report(glm52(), {kGpu, 132, false}, {decode_plan(), plan}, {}, {});
+  CHECK_FALSE(report.answered_no);
+  CHECK(report.verdict.ends_with(" · 8 launches, largest error 4.00e-03 of 8.00e-03"));
+  CHECK(text_in(table_of(report, "plans"), 0, "largest_l2") == "2.00e-03");
+  CHECK(text_in(table_of(report, "plans"), 1, "largest_l2") == "8.00e-03");
+  const Table& tensors = table_of(report, "tensors");
+  REQUIRE(tensors.rows.size() == 4);
+  CHECK(text_in(tensors, 3, "tensor") == "fc1_c_tmp");
+  CHECK(number_in(tensors, 3, "planned_bytes") == 32);
+  CHECK(number_in(tensors, 3, "touched_bytes") == 24);
+  CHECK(number_in(tensors, 3, "slack_bytes") == 8);
+}
+
+TEST_CASE("JUnit has a case for each check of each plan and for each shrink, with what fails in its own") {
+  ValidatedPlan wrong = decode_plan();
+  wrong.id = "prefill";
+  wrong.packed[1].masked_bytes = 2;
+  wrong.shrinks[0].guard = "";
+  ValidatedPlan refused = decode_plan();
+  refused.id = "refused";
+  refused.packed.clear();
+  refused.strict.clear();
+  refused.shrinks.clear();
+  refused.findings.push_back({"refused", "error", "", "plan refused could not be run", ""});
+  const Report report = validate_report(glm52(), {kGpu, 132, false}, {decode_plan(), wrong, refused}, {}, {});
+  const std::string junit = render_junit(std::vector<Report>{report}, {}, {});
+  const auto has = [&](std::string_view text) { return junit.find(text) != std::string::npos; };
+  const auto case_of = [](std::string_view name) {
+    return concat("<testcase name=\"", name, "\" classname=\"glm52\" time=\"0\"");
+  };
+  INFO(junit);
+  for (const std::string_view check : kValidationChecks) {
+    CHECK(has(concat(case_of(concat("decode: ", check)), "/>")));
+    CHECK(has(concat(case_of(concat("prefill: ", check)), check == "rows" ? ">\n      <failure" : "/>")));
+    CHECK(
+        has(concat(case_of(concat("refused: ", check)), ">\n      <skipped message=\"nothing was run\"/>")));
+  }
+  CHECK(has(concat(case_of("decode: shrink rotation_a_gate"), "/>")));
+  CHECK(has(concat(case_of("decode: shrink fc1_c_tmp"),
+                   ">\n      <skipped message=\"never touched, shrink not observable\"/>")));
+  CHECK(has(concat(case_of("prefill: shrink rotation_a_gate"), ">\n      <failure")));
+  CHECK(has(concat(case_of("refused: refused"), ">\n      <failure")));
+  // The verdict, nine checks of three plans, two shrinks of two, and what kept one from running.
+  CHECK(has("tests=\"33\" failures=\"4\" errors=\"0\" skipped=\"11\""));
 }
 
 TEST_CASE("nothing to run on is neither valid nor not") {
