@@ -7,6 +7,7 @@
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
 #include "cli/commands/validate_report.hpp"
+#include "cli/io/shell_word.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/log.hpp"
 #include "cli/progress.hpp"
@@ -217,13 +218,14 @@ Status check_shrink(const std::vector<const DeployedPlan*>& plans, const std::st
 }
 
 std::string command_of(const ValidateOptions& options) {
-  std::string command = concat("moeplan validate -c ", options.configs.paths.front());
-  for (const std::string& set : options.configs.overrides.sets) command += concat(" --set '", set, "'");
-  if (!options.plan.empty()) command += concat(" --plan ", options.plan);
+  std::string command = concat("moeplan validate -c ", shell_word(options.configs.paths.front()));
+  for (const std::string& set : options.configs.overrides.sets) command += concat(" --set ", shell_word(set));
+  if (!options.plan.empty()) command += concat(" --plan ", shell_word(options.plan));
   if (options.emulate) command += " --emulate";
   if (!options.shrink.empty()) command += concat(" --shrink ", options.shrink);
-  if (!options.weights.empty()) command += concat(" --weights ", options.weights, " --layer ", options.layer);
-  return concat(command, " --evidence ", options.evidence);
+  if (!options.weights.empty())
+    command += concat(" --weights ", shell_word(options.weights), " --layer ", options.layer);
+  return concat(command, " --evidence ", shell_word(options.evidence));
 }
 
 Status write_evidence(const ValidateOptions& options, const std::vector<ValidatedPlan>& plans, bool is_valid,
