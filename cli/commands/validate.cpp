@@ -309,6 +309,10 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
     if (!layer) return layer.error();
     layers.push_back(*layer);
   }
+  if (!options.weights.empty() && std::ranges::count(layers, nullptr) == std::ssize(layers))
+    return Error{ErrorCode::weights_refused, "",
+                 concat("--weights ", options.weights, ": no plan that is run has Trellis weights"),
+                 "leave --weights and --layer out"};
 
   if (!machine) machine.emplace(open_machine());
   if (!*machine) {

@@ -148,4 +148,9 @@ TEST_CASE("weights that are not what the plan runs exit 3, ahead of a missing GP
   CHECK(gone.err.starts_with("error[unreadable]: cannot read /nowhere.safetensors: No such file"));
   const Json json = Json::parse(validate(arguments + "4 -o json", trellis_config(4)).out);
   CHECK(json["errors"][0]["code"] == "weights_refused");
+
+  const std::string packed = "-c tests/gpu/configs/packed-glm.json --weights '" + weights + "' --layer 3";
+  const Output unused = validate(packed + " --if-available");
+  CHECK(unused.exit_code == 3);
+  CHECK(contains(unused.err, ": no plan that is run has Trellis weights\n  help: leave "));
 }
