@@ -333,6 +333,7 @@ void add_validate(CLI::App& command, CommandLine& line) {
       "  moeplan validate -c glm52.json --emulate --evidence glm52.evidence.json\n"
       "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
       "  moeplan validate -c small.json --sanitizer memcheck\n"
+      "  moeplan validate -c glm52.json --weights model.safetensors.index.json --layer 3\n"
       "Runs Trellis and packed NVFP4 plans. Needs a GPU, its driver and NVRTC. Plans are made for the GPU's "
       "own multiprocessors, or with "
       "--emulate run "
@@ -349,6 +350,18 @@ void add_validate(CLI::App& command, CommandLine& line) {
           "Take the last element of this tensor away, which the executor has to refuse or a guard to catch "
           "(default: of each tensor of small plans)")
       ->type_name("TENSOR");
+  CLI::Option* const weights =
+      command
+          .add_option("--weights", options.weights,
+                      "Run a layer of this EXL3 checkpoint, a .safetensors file or the index of several, in "
+                      "place of one that is made up")
+          ->check(check_file_name)
+          ->type_name("FILE");
+  CLI::Option* const layer = command.add_option("--layer", options.layer, "The layer of --weights")
+                                 ->check(CLI::Range(i64{0}, i64{1} << 20))
+                                 ->type_name("N");
+  weights->needs(layer);
+  layer->needs(weights);
   command.add_flag("--if-available", options.if_available, "Exit 0, and say so, where there is no GPU");
   command.add_option("--evidence", options.evidence, "Write a record of what was seen, of one config")
       ->check(check_file_name)
@@ -644,7 +657,7 @@ std::string settle_report_options(CommandLine& line) {
   // An answer must not replace what it is about.
   std::vector<std::string> inputs = line.configs.paths;
   inputs.insert(inputs.end(), {line.check.policy, line.check.baseline, line.baseline.baseline,
-                               line.diff.baseline, line.import.file});
+                               line.diff.baseline, line.import.file, line.validate.weights});
   for (const Output& output : report.outputs) {
     const bool is_input = !output.path.empty() && std::ranges::any_of(inputs, [&](const std::string& input) {
       return !input.empty() && config_key(input) == config_key(output.path);
@@ -652,10 +665,9 @@ std::string settle_report_options(CommandLine& line) {
     if (is_input) return "-o would write over " + output.path + ", which is read";
   }
   const std::string& evidence = line.validate.evidence;
-  const bool is_read =
-      !evidence.empty() && std::ranges::any_of(line.configs.paths, [&](const std::string& path) {
-        return config_key(path) == config_key(evidence);
-      });
+  const bool is_read = !evidence.empty() && std::ranges::any_of(inputs, [&](const std::string& input) {
+    return !input.empty() && config_key(input) == config_key(evidence);
+  });
   if (is_read) return "--evidence would write over " + evidence + ", which is read";
   return conflict_of(report.outputs);
 }

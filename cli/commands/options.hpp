@@ -97,6 +97,8 @@ struct ValidateOptions {
   bool if_available = false;  // nothing to run on is no failure
   std::string evidence;       // file of the record; "": none
   std::string sanitizer;      // tool of compute-sanitizer to run under; "": none
+  std::string weights;        // file or index of a checkpoint whose layer is run; "": layers are made up
+  i64 layer = 0;              // of the checkpoint
   bool no_progress = false;
 };
 

@@ -31,6 +31,8 @@ ExitCode exit_code_of(ErrorCode code) {
       return ExitCode::no_device;
     case ErrorCode::kernel_source:
     case ErrorCode::no_kernels:
+    case ErrorCode::unreadable:
+    case ErrorCode::weights_refused:
       return ExitCode::input;
     default:
       return ExitCode::usage;

@@ -8,6 +8,7 @@
 #include "cli/commands/plan_choice.hpp"
 #include "cli/commands/sanitizer.hpp"
 #include "cli/commands/validate_report.hpp"
+#include "cli/io/shell_word.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/log.hpp"
 #include "cli/progress.hpp"
@@ -18,6 +19,7 @@
 #include "runtime/device/validator.hpp"
 #include "runtime/jit/digest.hpp"
 #include "runtime/nvml.hpp"
+#include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
 namespace {
@@ -37,6 +39,29 @@ Result<std::unique_ptr<Machine>> open_machine() {
   machine->validator = std::move(*validator);
   return machine;
 }
+
+// The layer of --weights, opened once for every shape that plans have.
+class WeightsOfShapes {
+ public:
+  WeightsOfShapes(std::string path, i64 layer) : path_(std::move(path)), layer_(layer) {}
+
+  // Null: plans run layers that are made up. Error: the file does not hold what the plan runs.
+  Result<const LayerWeights*> of(const MoeRequest& request, const MoeLayout& layout) {
+    if (path_.empty() || layout.weight_layout != WeightLayout::trellis) return nullptr;
+    const ExpertsShape shape = experts_shape(trellis_plan(request, layout));
+    for (const auto& known : opened_)
+      if (known->shape() == shape) return known.get();
+    auto weights = LayerWeights::open(path_, layer_, shape);
+    if (!weights) return weights.error();
+    opened_.push_back(std::make_unique<LayerWeights>(std::move(*weights)));
+    return opened_.back().get();
+  }
+
+ private:
+  std::string path_;
+  i64 layer_;
+  std::vector<std::unique_ptr<const LayerWeights>> opened_;
+};
 
 // A plan as it runs here: the config's, or made anew for this GPU's multiprocessors.
 struct ExecutedPlan {
@@ -63,8 +88,13 @@ Placement placed(const MoeLayout& layout, GuardMode mode) {
 // Runs one plan and notes what became of it.
 class PlanRun {
  public:
-  PlanRun(const DeployedPlan& plan, i64 shared_limit, const ValidateOptions& options, Validator& validator)
-      : plan_(plan), shared_limit_(shared_limit), options_(options), validator_(validator) {}
+  PlanRun(const DeployedPlan& plan, i64 shared_limit, const ValidateOptions& options,
+          const LayerWeights* weights, Validator& validator)
+      : plan_(plan),
+        shared_limit_(shared_limit),
+        options_(options),
+        weights_(weights),
+        validator_(validator) {}
 
   ValidatedPlan run() {
     const MoeRequest& request = plan_.request();
@@ -73,6 +103,9 @@ class PlanRun {
     result_.capacity = request.capacity.tokens();
     result_.planned_sms = request.multiprocessors();
     result_.planned_bytes = plan_.layout.total_bytes;
+    if (plan_.layout.weight_layout == WeightLayout::trellis) result_.bits = request.weights.bits();
+    if (weights_) result_.weights = weights_->source();
+    validator_.use_layer(weights_);
     if (const Status done = run_all(); !done)
       result_.findings.push_back({rule_of(done.error().code), "error", result_.pointer,
                                   concat(plan_name(plan_.id()), " could not be run: ", done.error().message),
@@ -120,6 +153,8 @@ class PlanRun {
                                      executed.request.multiprocessors());
     if (!small) return small.error();
     result_.shrunk = concat("small: ", small->request.capacity.tokens(), " tokens");
+    result_.shrinks_made_up =
+        weights_ && !(weights_->shape() == experts_shape(std::get<TrellisPlan>(small->kernels)));
     return shrink(*small, "");
   }
 
@@ -163,6 +198,7 @@ class PlanRun {
   const DeployedPlan& plan_;
   i64 shared_limit_;
   const ValidateOptions& options_;
+  const LayerWeights* weights_;  // null: made up
   Validator& validator_;
   ValidatedPlan result_;
 };
@@ -183,12 +219,14 @@ Status check_shrink(const std::vector<const DeployedPlan*>& plans, const std::st
 }
 
 std::string command_of(const ValidateOptions& options) {
-  std::string command = concat("moeplan validate -c ", options.configs.paths.front());
-  for (const std::string& set : options.configs.overrides.sets) command += concat(" --set '", set, "'");
-  if (!options.plan.empty()) command += concat(" --plan ", options.plan);
+  std::string command = concat("moeplan validate -c ", shell_word(options.configs.paths.front()));
+  for (const std::string& set : options.configs.overrides.sets) command += concat(" --set ", shell_word(set));
+  if (!options.plan.empty()) command += concat(" --plan ", shell_word(options.plan));
   if (options.emulate) command += " --emulate";
   if (!options.shrink.empty()) command += concat(" --shrink ", options.shrink);
-  return concat(command, " --evidence ", options.evidence);
+  if (!options.weights.empty())
+    command += concat(" --weights ", shell_word(options.weights), " --layer ", options.layer);
+  return concat(command, " --evidence ", shell_word(options.evidence));
 }
 
 Status write_evidence(const ValidateOptions& options, const std::vector<ValidatedPlan>& plans, bool is_valid,
@@ -258,7 +296,7 @@ bool is_unavailable(const Error& error) {
 }
 
 Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPlan>& deployed,
-                      const ValidateOptions& options,
+                      const ValidateOptions& options, WeightsOfShapes& weights,
                       std::optional<Result<std::unique_ptr<Machine>>>& machine) {
   Covered covered = covered_plans(planned, deployed, options.plan);
   if (covered.plans.empty())
@@ -266,6 +304,16 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
                  "no plan of this config has kernels in this build, so there is nothing to run",
                  covered.findings.empty() ? "it has no fused-MoE plan" : covered.findings.front().message};
   if (const Status known = check_shrink(covered.plans, options.shrink); !known) return known.error();
+  std::vector<const LayerWeights*> layers;
+  for (const DeployedPlan* plan : covered.plans) {
+    const auto layer = weights.of(plan->request(), plan->layout);
+    if (!layer) return layer.error();
+    layers.push_back(*layer);
+  }
+  if (!options.weights.empty() && std::ranges::count(layers, nullptr) == std::ssize(layers))
+    return Error{ErrorCode::weights_refused, "",
+                 concat("--weights ", options.weights, ": no plan that is run has Trellis weights"),
+                 "leave --weights and --layer out"};
 
   if (!machine) machine.emplace(open_machine());
   if (!*machine) {
@@ -281,8 +329,8 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
                                gpu.shared_bytes_per_block)
                       : gpu.shared_bytes_per_block;
   std::vector<ValidatedPlan> plans;
-  for (const DeployedPlan* plan : covered.plans)
-    plans.push_back(PlanRun(*plan, shared_limit, options, *opened.validator).run());
+  for (std::size_t i = 0; i < covered.plans.size(); ++i)
+    plans.push_back(PlanRun(*covered.plans[i], shared_limit, options, layers[i], *opened.validator).run());
 
   Report report = validate_report(planned, {gpu.name, gpu.sm_count, options.emulate}, plans,
                                   covered.uncovered, std::move(covered.findings));
@@ -315,9 +363,10 @@ ExitCode run_validate(const ValidateOptions& options) {
   }
   // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine>>> machine;
+  WeightsOfShapes weights(options.weights, options.layer);
   return answer_plans(options.configs, options.plan,
                       [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
-                        return answer(planned, plans, options, machine);
+                        return answer(planned, plans, options, weights, machine);
                       });
 }
 

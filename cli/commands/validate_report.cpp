@@ -86,6 +86,11 @@ void add_checks(const ValidatedPlan& plan, Report& report) {
   }
 }
 
+// "model.layers.3.mlp.experts, rank 0 of 4, 3 bits"
+std::string text_of(const LayerSource& weights) {
+  return concat(weights.module, ", rank ", weights.rank, " of ", weights.ranks, ", ", weights.bits, " bits");
+}
+
 Table plans_table(const std::vector<ValidatedPlan>& plans) {
   Table table;
   table.key = "plans";
@@ -100,13 +105,19 @@ Table plans_table(const std::vector<ValidatedPlan>& plans) {
                    {"relative_l2", "ERROR"},
                    {"largest_l2", "OF"},
                    {"one_minus_cosine", "1 - COSINE"},
+                   {"bits", "BITS", ColumnKind::count},
+                   {"weights_rank", "", ColumnKind::count, Audience::programs},
+                   {"weights_ranks", "", ColumnKind::count, Audience::programs},
+                   {"weights", "WEIGHTS"},
                    {"valid", "VALID"}};
   for (const ValidatedPlan& plan : plans) {
     const OutputDifference worst = worst_of(plan);
     table.rows.push_back(
         {{plan.id, plan.capacity, plan.planned_sms, plan.planned_bytes, plan.executed_sms,
           plan.executed_bytes, launches_of(plan), plan.launches_left_out, figure(worst.relative_l2),
-          figure(plan.tolerance.largest_l2), figure(1 - worst.cosine), plan.is_valid()},
+          figure(plan.tolerance.largest_l2), figure(1 - worst.cosine), optional_cell(plan.bits),
+          plan.weights ? Cell(plan.weights->rank) : Cell(), plan.weights ? Cell(plan.weights->ranks) : Cell(),
+          plan.weights ? text_of(*plan.weights) : std::string("made up"), plan.is_valid()},
          {}});
   }
   return table;
@@ -235,6 +246,13 @@ std::string name_in_front(const PlannedConfig& planned) {
   return name ? concat(*name, ": ") : "";
 }
 
+// The weights that plans ran, all of one layer; null: layers were made up.
+const LayerSource* source_of(const std::vector<ValidatedPlan>& plans) {
+  for (const ValidatedPlan& plan : plans)
+    if (plan.weights) return &*plan.weights;
+  return nullptr;
+}
+
 // What every report of the command has, whatever it found.
 Report base_report(const PlannedConfig& planned, const std::vector<ValidatedPlan>& plans) {
   const Deployment& deployment = planned.config->deployment;
@@ -244,6 +262,9 @@ Report base_report(const PlannedConfig& planned, const std::vector<ValidatedPlan
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", planned.contract_names()}};
   report.tables = {plans_table(plans), tensors_table(plans), live_counts_table(plans), shrinks_table(plans)};
+  const LayerSource* const source = source_of(plans);
+  report.facts.push_back({"weights_file", source ? Cell(source->file) : Cell()});
+  report.facts.push_back({"weights_layer", source ? Cell(source->layer) : Cell()});
   return report;
 }
 
@@ -299,14 +320,21 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
     if (plan.launches_left_out > 0)
       report.notes.push_back(concat(plan_name(plan.id), ": ", grouped(plan.launches_left_out),
                                     " launches are left out, which would take too long"));
+    if (plan.weights && plan.shrinks_made_up)
+      report.notes.push_back(concat(plan_name(plan.id), ": its launches ran layer ", plan.weights->layer,
+                                    " of ", plan.weights->file,
+                                    "; the small plan whose tensors are shrunk ran "
+                                    "a layer that was made up"));
   }
   const i64 valid = std::ranges::count_if(plans, &ValidatedPlan::is_valid);
   report.answered_no = valid < std::ssize(plans);
+  const LayerSource* const source = source_of(plans);
   report.verdict = concat(name_in_front(planned), report.answered_no ? "NOT VALID" : "VALID", " · ", valid,
                           " of ", plans.size(), plans.size() == 1 ? " MoE plan" : " MoE plans", " · ",
                           machine.gpu, ", ", profile_text(machine, plans), " · ", grouped(launches),
                           " launches, largest error ", figure(error), " of ", figure(largest),
-                          uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")));
+                          uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")),
+                          source ? concat(" · layer ", source->layer, " of ", source->file) : "");
   report.facts.push_back({"valid", !report.answered_no});
   report.facts.push_back({"skipped", Cell()});
   report.facts.push_back({"gpu", machine.gpu});
@@ -356,6 +384,11 @@ void add_samples(Evidence& evidence, const std::vector<ValidatedPlan>& plans) {
       evidence.facts.push_back({concat(plan.id, " (", plan.shrunk, "), ", shrink.tensor, " without its last ",
                                        shrink.taken_bytes, " bytes"),
                                 shrink.text()});
+    if (plan.weights) {
+      evidence.facts.push_back({concat(plan.id, ": file of the weights"), plan.weights->file});
+      evidence.facts.push_back({concat(plan.id, ": layer of the weights"), plan.weights->layer});
+      evidence.facts.push_back({concat(plan.id, ": weights"), text_of(*plan.weights)});
+    }
     evidence.facts.push_back({concat(plan.id, ": bytes of the arena that ran"), plan.executed_bytes});
     evidence.facts.push_back({concat(plan.id, ": multiprocessors it was planned for"), plan.planned_sms});
     evidence.facts.push_back({concat(plan.id, ": multiprocessors it ran with"), plan.executed_sms});

@@ -9,6 +9,7 @@
 #include "runtime/evidence.hpp"
 #include "runtime/validate/measurement.hpp"
 #include "runtime/validate/shrink.hpp"
+#include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
 
@@ -22,10 +23,13 @@ struct ValidatedPlan {
   i64 executed_sms = 0;  // of the plan that ran, and its bytes
   i64 executed_bytes = 0;
   Tolerance tolerance = kHalfTolerance;
-  std::vector<Measurement> packed;  // tensors as planned
-  std::vector<Measurement> strict;  // each between guards of its own
-  i64 launches_left_out = 0;        // by the limit of work
-  std::string shrunk;               // the shape whose tensors were shrunk
+  std::optional<i64> bits;             // of a Trellis weight
+  std::optional<LayerSource> weights;  // none: the layer was made up
+  bool shrinks_made_up = false;        // the layer of the shrinks was, although `weights` is there
+  std::vector<Measurement> packed;     // tensors as planned
+  std::vector<Measurement> strict;     // each between guards of its own
+  i64 launches_left_out = 0;           // by the limit of work
+  std::string shrunk;                  // the shape whose tensors were shrunk
   std::vector<Shrink> shrinks;
   std::vector<Finding> findings;  // what kept it from running
 

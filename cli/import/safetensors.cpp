@@ -1,27 +1,28 @@
 // Safetensors headers: expert counts, shapes and formats from tensor names. Never the weights.
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/import/sources.hpp"
 #include "cli/io/json_document.hpp"
 #include "planner/core/text.hpp"
+#include "runtime/weights/safetensors.hpp"
 
 namespace moeplan {
 namespace {
 
-constexpr std::size_t kMaxHeaderBytes = std::size_t{100} << 20;
-constexpr std::size_t kMostTensors = 4'000'000;
-
+// Of the first dimensions, zeros behind them; bounded, so that products of two do not overflow.
 using Shape = std::array<i64, 4>;
+
+Shape bounded(std::span<const i64> stated) {
+  Shape shape{};
+  for (std::size_t i = 0; i < std::min(stated.size(), shape.size()); ++i)
+    shape[i] = std::clamp<i64>(stated[i], 0, i64{1} << 32);
+  return shape;
+}
 
 // What the names and shapes of expert tensors add up to.
 struct Experts {
@@ -101,94 +102,6 @@ void take_tensor(Experts& experts, std::string_view name, std::string_view dtype
   take_shape(experts, tail.substr(0, dot), suffix, dtype, shape, layer);
 }
 
-// Receives a header's or an index's JSON piece by piece: headers may hold millions of values.
-class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
- public:
-  explicit HeaderReader(Experts& experts) : experts_(experts) {}
-
-  std::string error;
-  ErrorCode code = ErrorCode::invalid_json;
-  std::size_t error_at = 0;
-  bool is_index = false;
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t value) override { return number(value); }
-  bool number_unsigned(number_unsigned_t value) override {
-    return number(value > INT64_MAX ? INT64_MAX : static_cast<i64>(value));
-  }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool string(string_t& value) override {
-    if (depth_ == 2 && section_ == "weight_map") {
-      is_index = true;
-      const std::size_t layers = experts_.last_expert.size();
-      take_tensor(experts_, key_, "", {});
-      if (experts_.last_expert.size() > layers && experts_.shard.empty()) experts_.shard = value;
-      return count();
-    }
-    if (depth_ == 2 && key_ == "dtype") dtype_ = value;
-    return true;
-  }
-  bool start_object(std::size_t) override {
-    if (++depth_ > 8) return fail(ErrorCode::too_deep, "nested deeper than a header is");
-    if (depth_ == 2) {
-      dtype_.clear();
-      shape_ = {};
-      rank_ = 0;
-    }
-    return true;
-  }
-  bool end_object() override {
-    if (depth_ == 2 && section_ != "__metadata__" && section_ != "weight_map" && !dtype_.empty()) {
-      take_tensor(experts_, section_, dtype_, shape_);
-      if (!count()) return false;
-    }
-    --depth_;
-    return true;
-  }
-  bool key(string_t& value) override {
-    (depth_ == 1 ? section_ : key_) = value;
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    if (++arrays_ > 4) return fail(ErrorCode::too_deep, "nested deeper than a header is");
-    return true;
-  }
-  bool end_array() override {
-    --arrays_;
-    return true;
-  }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception& exception) override {
-    error = exception.what();
-    if (const auto colon = error.rfind(": "); colon != std::string::npos) error = error.substr(colon + 2);
-    error_at = position;
-    return false;
-  }
-
- private:
-  bool number(i64 value) {
-    if (depth_ == 2 && arrays_ == 1 && key_ == "shape" && rank_ < shape_.size())
-      shape_[rank_++] = std::clamp<i64>(value, 0, i64{1} << 32);
-    return true;
-  }
-  bool count() {
-    return ++tensors_ <= kMostTensors || fail(ErrorCode::too_large, "more tensors than a checkpoint has");
-  }
-  bool fail(ErrorCode why, std::string message) {
-    code = why;
-    error = std::move(message);
-    return false;
-  }
-
-  Experts& experts_;
-  int depth_ = 0, arrays_ = 0;
-  std::string section_, key_, dtype_;
-  Shape shape_{};
-  std::size_t rank_ = 0, tensors_ = 0;
-};
-
 void add_format(Import& import, const Experts& experts, std::string_view name) {
   const auto has = [&](std::string_view suffix) {
     return experts.suffixes.find(suffix) != experts.suffixes.end();
@@ -247,83 +160,44 @@ void add_rows(Import& import, const Experts& experts, std::string_view name, boo
               RowKind::imported, Rank::checkpoint});
 }
 
+// Notes what a header or an index names. False after a problem.
 bool read_json(Import& import, std::string_view name, std::string_view json, Experts& experts,
                bool* is_index) {
-  HeaderReader reader(experts);
-  const bool fine = nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
-  *is_index = reader.is_index;
-  if (fine) return true;
+  *is_index = false;
+  const auto mistake =
+      visit_tensors(json, {.tensor =
+                               [&](const StatedTensor& tensor) {
+                                 take_tensor(experts, tensor.name, tensor.dtype, bounded(tensor.shape));
+                               },
+                           .placed =
+                               [&](std::string_view tensor, std::string_view file) {
+                                 *is_index = true;
+                                 const std::size_t layers = experts.last_expert.size();
+                                 take_tensor(experts, tensor, "", {});
+                                 if (experts.last_expert.size() > layers && experts.shard.empty())
+                                   experts.shard = file;
+                               }});
+  if (!mistake) return true;
   // The header is one line behind a length; its bytes are what can be named. They go before the problem does.
-  Place place = place_in(name, json, reader.error_at > 0 ? reader.error_at - 1 : 0);
+  Place place = place_in(name, json, mistake->at);
   constexpr std::size_t kLongestShown = 4096;
   const bool is_shown = place.text.size() <= kLongestShown;
   place.text = is_shown ? import.keep(std::string(place.text)) : std::string_view{};
-  import.fail(reader.code, place, concat("the header is no JSON of tensors: ", reader.error),
+  import.fail(mistake->code, place, concat("the header is no JSON of tensors: ", mistake->message),
               "is the file whole?");
   return false;
 }
 
-class File {
- public:
-  explicit File(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    is_regular_ = descriptor_ >= 0 && ::fstat(descriptor_, &status_) == 0 && S_ISREG(status_.st_mode);
-  }
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  bool is_open() const { return descriptor_ >= 0; }
-  bool is_regular() const { return is_regular_; }
-  std::size_t size() const { return static_cast<std::size_t>(status_.st_size); }
-  bool read(char* out, std::size_t size) {
-    while (size > 0) {
-      const ssize_t got = ::read(descriptor_, out, size);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return false;
-      out += got;
-      size -= static_cast<std::size_t>(got);
-    }
-    return true;
-  }
-
- private:
-  int descriptor_;
-  struct stat status_ {};
-  bool is_regular_ = false;
-};
-
-// The JSON header of a .safetensors file; empty after a problem.
-std::string read_header(Import& import, const std::string& path) {
-  const std::string_view name = import.keep(path);
-  const auto fail = [&](ErrorCode code, std::string message, std::string help) {
-    import.fail(code, Place{.source = name}, std::move(message), std::move(help));
-    return std::string();
-  };
-  File file(path);
-  if (!file.is_open())
-    return fail(ErrorCode::unreadable, concat("cannot read ", path, ": ", std::strerror(errno)),
-                "check the path");
-  if (!file.is_regular())
-    return fail(ErrorCode::unreadable, concat(path, " is no regular file"),
-                "give a .safetensors file or its index");
-  unsigned char length[8];
-  if (file.size() < 8 || !file.read(reinterpret_cast<char*>(length), 8))
-    return fail(ErrorCode::invalid_value, "shorter than a header's length", "is the file whole?");
-  std::uint64_t bytes = 0;
-  for (int i = 7; i >= 0; --i) bytes = bytes << 8 | length[i];
-  if (bytes > kMaxHeaderBytes)
-    return fail(ErrorCode::too_large,
-                concat("a header of ", bytes, " bytes; at most ", kMaxHeaderBytes, " are read"),
-                "is this a safetensors file?");
-  if (bytes > file.size() - 8)
-    return fail(ErrorCode::invalid_value, "the file ends inside its header", "is the file whole?");
-  std::string header(bytes, '\0');
-  if (!file.read(header.data(), header.size()))
-    return fail(ErrorCode::unreadable, "the header cannot be read", "");
-  return header;
+// The JSON of a .safetensors file, or of an index; none after a problem.
+std::optional<std::string> json_of_file(Import& import, const std::string& path, bool is_index) {
+  const auto file = RangedFile::open(path);
+  const auto json = !file      ? Result<std::string>(file.error())
+                    : is_index ? read_index(*file)
+                               : read_header(*file);
+  if (json) return *json;
+  const Error& error = json.error();
+  import.fail(error.code, Place{.source = import.keep(path)}, error.message, error.help);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -337,26 +211,13 @@ void import_safetensors_header(Import& import, std::string_view name, std::strin
 
 void import_safetensors(Import& import, const std::string& path) {
   const std::string_view name = import.keep(path);
-  if (!path.ends_with(".json")) {
-    const std::string header = read_header(import, path);
-    if (!header.empty())
-      import_safetensors_header(import, name, header, path.find("-of-") == std::string::npos);
-    return;
-  }
-  File file(path);
-  if (!file.is_regular() || file.size() > kMaxHeaderBytes)
-    return import.fail(ErrorCode::unreadable, Place{.source = name},
-                       file.is_open() ? concat(path, " is no regular file of at most 100 MiB")
-                                      : concat("cannot read ", path),
-                       "check the path");
-  std::string json(file.size(), '\0');
+  const bool is_json = path.ends_with(".json");
+  const auto json = json_of_file(import, path, is_json);
+  if (!json) return;
+  if (!is_json) return import_safetensors_header(import, name, *json, path.find("-of-") == std::string::npos);
   Experts experts;
   bool is_index = false;
-  if (!file.read(json.data(), json.size()) || !read_json(import, name, json, experts, &is_index)) {
-    if (import.problems.empty())
-      import.fail(ErrorCode::unreadable, Place{.source = name}, "the index cannot be read", "");
-    return;
-  }
+  if (!read_json(import, name, *json, experts, &is_index)) return;
   if (!is_index)
     return import.fail(ErrorCode::missing_field, Place{.source = name}, "no weight_map in this index",
                        "give model.safetensors.index.json, or a .safetensors file");
@@ -365,8 +226,8 @@ void import_safetensors(Import& import, const std::string& path) {
   const std::string folder = path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
   if (!shard.empty() && shard.find('/') == std::string::npos &&
       ::access((folder + shard).c_str(), R_OK) == 0) {
-    const std::string header = read_header(import, folder + shard);
-    if (header.empty() || !read_json(import, import.keep(folder + shard), header, experts, &is_index)) return;
+    const auto header = json_of_file(import, folder + shard, false);
+    if (!header || !read_json(import, import.keep(folder + shard), *header, experts, &is_index)) return;
   } else {
     import.note(concat(name, ": its shards are not beside it, so no shapes were read"));
   }

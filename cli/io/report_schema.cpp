@@ -205,8 +205,9 @@ constexpr TableForm kCompileTables[] = {{"kernels", kKernelColumns},
                                         {"compiler_log", kLogColumns, nullptr, false}};
 
 constexpr MemberForm kValidateFacts[] = {
-    or_null(text("name")), or_null(text("contract")),   or_null(boolean("valid")),   or_null(text("skipped")),
-    or_null(text("gpu")),  or_null(integer("gpu_sms")), or_null(boolean("emulated"))};
+    or_null(text("name")),        or_null(text("contract")),     or_null(boolean("valid")),
+    or_null(text("skipped")),     or_null(text("gpu")),          or_null(integer("gpu_sms")),
+    or_null(boolean("emulated")), or_null(text("weights_file")), or_null(integer("weights_layer"))};
 constexpr MemberForm kValidateTotals[] = {
     integer("plans"),          integer("valid_plans"),       integer("plans_without_kernels"),
     integer("launches"),       integer("launches_left_out"), integer("failed_launches"),
@@ -223,6 +224,10 @@ constexpr MemberForm kValidatedPlanColumns[] = {text("id"),
                                                 text("relative_l2"),
                                                 text("largest_l2"),
                                                 text("one_minus_cosine"),
+                                                or_null(integer("bits")),
+                                                or_null(integer("weights_rank")),
+                                                or_null(integer("weights_ranks")),
+                                                text("weights"),
                                                 boolean("valid")};
 constexpr MemberForm kHighWaterColumns[] = {
     text("plan"),           text("tensor"), integer("planned_bytes"), integer("touched_bytes"),

@@ -1,24 +1,10 @@
 // The engine's settings alone, to paste: flags of a command line, or assignments of a shell.
+#include "cli/io/shell_word.hpp"
 #include "cli/render/render.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
-
-// As one word of a POSIX shell.
-std::string shell_word(std::string_view text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) return std::string(text);
-  std::string quoted = "'";
-  for (char c : text) {
-    if (c == '\'')
-      quoted += "'\\''";
-    else
-      quoted += c;
-  }
-  return quoted + "'";
-}
 
 std::string lines_of(std::span<const Report> reports, EngineSettingKind kind, std::string_view between) {
   std::string out;

@@ -82,6 +82,7 @@ namespace moeplan {
   X(no_sanitizer, "compute-sanitizer cannot be found or started")                            \
   X(cuda_failure, "a call of the CUDA runtime that failed")                                  \
   X(no_kernels, "plans that this build has no kernels of its own for")                       \
+  X(weights_refused, "a file of weights that does not hold the layer a plan runs")           \
   X(launch_not_resolved, "a launch whose kernel was not resolved with its plan")             \
   X(scratch_too_small, "a scratch buffer smaller than its plan or its launch")               \
   X(grid_not_resident, "a grid with a barrier whose blocks cannot all be resident")

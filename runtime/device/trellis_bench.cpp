@@ -41,14 +41,24 @@ Status run_launches(const TrellisLaunches& planned, const LaunchSite& site, Laun
   return launches.run(planned.top_k_sum, site);
 }
 
-}  // namespace
-
-bool TrellisLayer::serves(const TrellisPlan& plan) const {
-  return hidden == plan.hidden && intermediate == plan.intermediate && experts == plan.experts &&
-         bits == plan.bits && codebook == plan.codebook;
+Status copy_layer(const LayerWeights& source, const TrellisWeights& to) {
+  const void* const starts[kLayerTensorCount] = {to.w13,    to.w2,       to.gate_suh,
+                                                 to.up_suh, to.down_svh, to.intermediate_rotations};
+  return source.read([&](LayerTensor tensor, i64 offset, std::span<const unsigned char> bytes) {
+    auto* const start = static_cast<std::byte*>(const_cast<void*>(starts[static_cast<int>(tensor)]));
+    return check_cuda(cudaMemcpy(start + offset, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+                      "copying a layer's weights");
+  });
 }
 
-Result<TrellisLayer> make_layer(const TrellisPlan& plan, Launches& launches) {
+}  // namespace
+
+bool TrellisLayer::serves(const TrellisPlan& plan, const LayerWeights* wanted) const {
+  return hidden == plan.hidden && intermediate == plan.intermediate && experts == plan.experts &&
+         bits == plan.bits && codebook == plan.codebook && source == wanted;
+}
+
+Result<TrellisLayer> make_layer(const TrellisPlan& plan, const LayerWeights* source, Launches& launches) {
   const i64 hidden = plan.hidden, intermediate = plan.intermediate, experts = plan.experts;
   const i64 matrix = experts * hidden * intermediate;
   const i64 words = matrix / 16 * plan.bits;  // of 16 bits
@@ -97,8 +107,12 @@ Result<TrellisLayer> make_layer(const TrellisPlan& plan, Launches& launches) {
                                .up_suh = halves(up_suh),
                                .down_svh = halves(down_svh),
                                .intermediate_rotations = halves(rotations)};
-  TrellisLayer layer{std::move(*memory), hidden,        intermediate, experts,
-                     plan.bits,          plan.codebook, weights,      halves(decoded)};
+  // Over what was made up.
+  if (source) {
+    if (const Status copied = copy_layer(*source, weights); !copied) return copied.error();
+  }
+  TrellisLayer layer{std::move(*memory), hidden, intermediate, experts,        plan.bits,
+                     plan.codebook,      source, weights,      halves(decoded)};
   TrellisReferenceArguments reference = reference_of(layer);
   reference.step = TrellisReferenceStep::decode;
   if (const Status done = launches.step(kTrellisReference, reference); !done) return done.error();

@@ -1,8 +1,9 @@
-// A made-up Trellis layer on the device, and what measures launches of its plans.
+// A Trellis layer on the device, made up or of a file, and what measures launches of its plans.
 #pragma once
 
 #include "runtime/device/test_bench.hpp"
 #include "runtime/moe/trellis_kernels.hpp"
+#include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
 
@@ -10,14 +11,16 @@ struct TrellisLayer {
   DeviceMemory memory;
   i64 hidden, intermediate, experts, bits;
   Codebook codebook;
+  const LayerWeights* source;  // null: made up
   TrellisWeights weights;
   HalfBits* decoded;  // all of them as halves: the reference's
 
-  bool serves(const TrellisPlan& plan) const;
+  bool serves(const TrellisPlan& plan, const LayerWeights* wanted) const;
 };
 
-// Any bits are legal Trellis weights. The same for all plans of its shape.
-Result<TrellisLayer> make_layer(const TrellisPlan& plan, Launches& launches);
+// Any bits are legal Trellis weights. The same for all plans of its shape. `source`: weights of that shape,
+// in place of those that are made up; null: none.
+Result<TrellisLayer> make_layer(const TrellisPlan& plan, const LayerWeights* source, Launches& launches);
 
 // For launches of up to `tokens`; the plan, the layer and the arenas have to outlive it. `expected`: where
 // the reference leaves the output.

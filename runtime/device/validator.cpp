@@ -30,6 +30,13 @@ class CudaValidator final : public Validator {
   const Architecture& architecture() const override { return launcher_.architecture(); }
   const std::vector<std::pair<KernelVariant, CompiledKernel>>& compiled() const override { return compiled_; }
 
+  void use_layer(const LayerWeights* weights) override {
+    weights_ = weights;
+    // Another file's may lie at the same address.
+    if (const auto* known = std::get_if<TrellisLayer>(&layer_); known && known->source)
+      layer_.emplace<std::monostate>();
+  }
+
   Result<std::vector<Measurement>> measure(const KernelPlan& plan, const Placement& placement,
                                            std::span<const TestLaunch> launches, RoomCheck room_check,
                                            const Progress& progress) override {
@@ -80,19 +87,30 @@ class CudaValidator final : public Validator {
     return std::optional<DeviceArena>(std::move(*arena));
   }
 
-  // With the last plan's layer where it serves.
   template <class Plan>
   Result<TestBench> bench_of(const Plan& plan, i64 tokens, const BenchArenas& arenas, double* expected,
                              Launches& launches) {
-    using Layer = std::conditional_t<std::is_same_v<Plan, PackedPlan>, PackedLayer, TrellisLayer>;
-    const Layer* known = std::get_if<Layer>(&layer_);
-    if (!known || !known->serves(plan)) {
-      layer_.emplace<std::monostate>();  // frees it first
-      auto layer = make_layer(plan, launches);
-      if (!layer) return layer.error();
-      known = &layer_.emplace<Layer>(std::move(*layer));
-    }
-    return make_bench(plan, *known, tokens, arenas, expected, launches);
+    const auto layer = layer_of(plan, launches);
+    if (!layer) return layer.error();
+    return make_bench(plan, **layer, tokens, arenas, expected, launches);
+  }
+
+  Result<const TrellisLayer*> layer_of(const TrellisPlan& plan, Launches& launches) {
+    const bool is_real = weights_ && weights_->shape() == experts_shape(plan);
+    return known_or_made<TrellisLayer>(launches, plan, is_real ? weights_ : nullptr);
+  }
+  Result<const PackedLayer*> layer_of(const PackedPlan& plan, Launches& launches) {
+    return known_or_made<PackedLayer>(launches, plan);
+  }
+
+  // The last plan's layer where it serves.
+  template <class Layer, class... Described>
+  Result<const Layer*> known_or_made(Launches& launches, const Described&... described) {
+    if (const Layer* known = std::get_if<Layer>(&layer_); known && known->serves(described...)) return known;
+    layer_.emplace<std::monostate>();  // frees it first
+    auto layer = make_layer(described..., launches);
+    if (!layer) return layer.error();
+    return &layer_.emplace<Layer>(std::move(*layer));
   }
 
   // Compiles and loads each kernel once, whatever number of plans asks for it.
@@ -137,6 +155,7 @@ class CudaValidator final : public Validator {
   std::vector<std::pair<KernelVariant, CompiledKernel>> compiled_;
   std::vector<std::pair<KernelVariant, ReadyKernel>> loaded_;
   std::variant<std::monostate, TrellisLayer, PackedLayer> layer_;  // of the last plan
+  const LayerWeights* weights_ = nullptr;                          // null: layers are made up
 };
 
 }  // namespace

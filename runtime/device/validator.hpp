@@ -14,6 +14,7 @@
 #include "runtime/validate/measurement.hpp"
 #include "runtime/validate/room.hpp"
 #include "runtime/validate/routings.hpp"
+#include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
 
@@ -24,12 +25,17 @@ class Validator {
   virtual const Architecture& architecture() const = 0;
 
   // One measurement a launch, in their order. `placement`: where the plan's tensors lie. The layer is made
-  // up, and the same for all plans of its shape. Everything is compiled before the first launch, and nothing
-  // behind it. Error: no memory, a kernel that does not compile or whose grid is not resident, a failed call
-  // of the CUDA runtime; with the room check on `scratch_too_small` too, before anything is launched.
+  // up, and the same for all plans of its shape, unless use_layer gives one. Everything is compiled before
+  // the first launch, and nothing behind it. Error: no memory, a kernel that does not compile or whose grid
+  // is not resident, a failed call of the CUDA runtime; with the room check on `scratch_too_small` too,
+  // before anything is launched.
   virtual Result<std::vector<Measurement>> measure(const KernelPlan& plan, const Placement& placement,
                                                    std::span<const TestLaunch> launches, RoomCheck room_check,
                                                    const Progress& progress) = 0;
+
+  // Trellis plans of its shape run this layer from now on, plans of other shapes one that is made up; null:
+  // all of them. It has to outlive the measurements.
+  virtual void use_layer(const LayerWeights* weights) = 0;
 
   // Everything that was compiled so far, each once.
   virtual const std::vector<std::pair<KernelVariant, CompiledKernel>>& compiled() const = 0;

@@ -134,3 +134,21 @@ TEST_CASE("a header nested without end, in a file or an index, is refused with e
     }
   }
 }
+
+TEST_CASE("what is no safetensors file is refused with what it is, and exit 3") {
+  const test::TemporaryFolder folder;
+  const std::pair<std::string, const char*> files[] = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "a Git LFS pointer"},
+      {"PK\3\4 an archive", "is this a safetensors file?"},
+      {"short", "shorter than a header's length"}};
+  for (const auto& [text, expected] : files) {
+    const auto made = run_moeplan("import safetensors " + folder.write("m.safetensors", text));
+    INFO(made.err);
+    CHECK(made.exit_code == 3);
+    CHECK(made.err.find(expected) != std::string::npos);
+    CHECK(made.err.find("m.safetensors") != std::string::npos);
+  }
+  const auto made = run_moeplan("import safetensors " + folder.path());
+  CHECK(made.exit_code == 3);
+  CHECK(made.err.find(folder.path() + " is a folder") != std::string::npos);
+}

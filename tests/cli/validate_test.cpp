@@ -3,6 +3,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/cli/process.hpp"
+#include "tests/safetensors_support.hpp"
 #include "tests/support.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -17,6 +18,24 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 Output validate(const std::string& arguments, const std::string& input = "") {
   return run_moeplan("validate " + arguments, input, kNothing);
+}
+
+// A Trellis plan of `experts` experts, hidden 256, intermediate 128 a rank, 3 bits.
+std::string trellis_config(int experts) {
+  const Json plan = {{"id", "small"},
+                     {"kind", "moe_tp"},
+                     {"device", {{"sm_count", 188}}},
+                     {"weights",
+                      {{"quant_mode", "w4a16"},
+                       {"source_format", "exl3_trellis_mcg"},
+                       {"activation", "silu"},
+                       {"io_dtype", "bfloat16"},
+                       {"trellis_bits", 3},
+                       {"experts", experts},
+                       {"hidden_size", 256},
+                       {"intermediate_size", 128}}},
+                     {"capacity", {{"max_tokens", 16}, {"top_k", 2}, {"block_size_m", 8}}}};
+  return Json{{"schema_version", 1}, {"contract", "sparkinfer-de04125"}, {"plans", {plan}}}.dump();
 }
 
 }  // namespace
@@ -121,4 +140,51 @@ TEST_CASE("without compute-sanitizer --sanitizer says where it was looked for, a
                  "error[no_sanitizer]: compute-sanitizer is in none of /nowhere, /nowhere/cuda/bin"));
   CHECK(nowhere(" --if-available").exit_code == 0);
   CHECK(validate("-c configs/glm52.json --sanitizer valgrind").exit_code == 2);
+}
+
+TEST_CASE("validate takes --weights and --layer together, and never writes over the weights") {
+  const TemporaryFolder folder;
+  const std::string weights = folder.write("m.safetensors", safetensors_text(exl3_tensors({})));
+  const std::string both = "-c configs/glm52.json --weights '" + weights + "' --layer 3";
+  for (const std::string& arguments :
+       {"-c configs/glm52.json --weights '" + weights + "'", std::string("-c configs/glm52.json --layer 3"),
+        std::string("-c configs/glm52.json --weights '' --layer 3"),
+        "-c configs/glm52.json --weights '" + weights + "' --layer -1",
+        both + " --evidence '" + weights + "'", both + " -o json='" + weights + "'"}) {
+    INFO(arguments);
+    const Output output = validate(arguments);
+    CHECK(output.exit_code == 2);
+    CHECK(output.err.starts_with("error[usage]: "));
+    CHECK(output.out.empty());
+  }
+  CHECK(read_file(weights) == safetensors_text(exl3_tensors({})));
+}
+
+TEST_CASE("weights that are not what the plan runs exit 3, ahead of a missing GPU") {
+  const TemporaryFolder folder;
+  const std::string weights =
+      folder.write("m.safetensors", safetensors_text(exl3_tensors({.intermediate = 256, .experts = 4})));
+  const std::string arguments = "-c - --if-available --weights '" + weights + "' --layer ";
+  const Output fine = validate(arguments + "3", trellis_config(4));
+  INFO(fine.err);
+  CHECK(fine.exit_code == 0);
+  CHECK(contains(fine.out, "SKIPPED"));
+
+  const Output layer = validate(arguments + "4", trellis_config(4));
+  CHECK(layer.exit_code == 3);
+  CHECK(layer.err.starts_with("error[weights_refused]: " + weights));
+  CHECK(contains(layer.err, "no experts of layer 4, but of layers 3\n  help: choose one of these"));
+  const Output experts = validate(arguments + "3", trellis_config(6));
+  CHECK(experts.exit_code == 3);
+  CHECK(contains(experts.err, "has 4 experts here and the plan 6: missing 4..5"));
+  const Output gone = validate("-c - --weights /nowhere.safetensors --layer 3", trellis_config(4));
+  CHECK(gone.exit_code == 3);
+  CHECK(gone.err.starts_with("error[unreadable]: cannot read /nowhere.safetensors: No such file"));
+  const Json json = Json::parse(validate(arguments + "4 -o json", trellis_config(4)).out);
+  CHECK(json["errors"][0]["code"] == "weights_refused");
+
+  const std::string packed = "-c tests/gpu/configs/packed-glm.json --weights '" + weights + "' --layer 3";
+  const Output unused = validate(packed + " --if-available");
+  CHECK(unused.exit_code == 3);
+  CHECK(contains(unused.err, ": no plan that is run has Trellis weights\n  help: leave "));
 }

@@ -1,5 +1,7 @@
 // Small plans run and measured as moeplan validate does: all checks pass, and every tensor that is touched to
 // its end is missed when its last element is gone.
+#include <unistd.h>
+
 #include <thread>
 
 #include "planner/core/text.hpp"
@@ -7,6 +9,8 @@
 #include "runtime/device/validator.hpp"
 #include "runtime/validate/shrink.hpp"
 #include "tests/gpu/gpu_tests.hpp"
+#include "tests/safetensors_support.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace moeplan;
 using namespace moeplan::test;
@@ -192,4 +196,33 @@ TEST_CASE("a tensor that lies where another one does is seen as wrong outputs") 
   const SmallPlan small(request);
   with_overlap(small, CoreTensor::intermediate_cache2, CoreTensor::intermediate_cache13,
                bytes_of(small.layout, "intermediate_cache13") / 2);
+}
+
+TEST_CASE("a layer of a file runs in place of one that is made up, whole and as the first rank's") {
+  const TemporaryFolder folder;
+  const SmallPlan small(small_trellis("sparkinfer-de04125", 8, 3, DType::bfloat16));
+  const TrellisPlan& plan = std::get<TrellisPlan>(small.kernels);
+  const std::vector<TestLaunch> launches = {{1, RoutingKind::uniform, false},
+                                            {plan.capacity, RoutingKind::zipf, false}};
+  for (const i64 ranks : {1, 2}) {
+    const std::string text = safetensors_text(exl3_tensors({.hidden = plan.hidden,
+                                                            .intermediate = ranks * plan.intermediate,
+                                                            .experts = plan.experts,
+                                                            .bits = plan.bits}));
+    const std::string path = folder.write("m.safetensors", text);
+    const LayerWeights weights = must(LayerWeights::open(path, 3, experts_shape(plan)));
+    validator().use_layer(&weights);
+    check_passes(small.measure(GuardMode::packed, launches));
+
+    // The layer is the file's: without its bytes there is none.
+    const LayerWeights damaged = must(LayerWeights::open(path, 3, experts_shape(plan)));
+    REQUIRE(truncate(path.c_str(), static_cast<off_t>(text.size() / 2)) == 0);
+    validator().use_layer(&damaged);
+    const auto unread = validator().measure(small.kernels, placed(small.layout, GuardMode::packed), launches,
+                                            RoomCheck::on, nullptr);
+    validator().use_layer(nullptr);
+    REQUIRE_FALSE(unread);
+    CHECK(unread.error().code == ErrorCode::unreadable);
+  }
+  check_passes(small.measure(GuardMode::packed, launches));
 }

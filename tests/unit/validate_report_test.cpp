@@ -116,6 +116,48 @@ TEST_CASE("a launch that fails, a shrink that is missed and a plan that did not 
   });
 }
 
+TEST_CASE("a report names the weights that ran, and what ran with a layer that was made up") {
+  ValidatedPlan plan = decode_plan();
+  plan.bits = 3;
+  const Report made_up = validate_report(glm52(), {kGpu, 132, false}, {plan}, {}, {});
+  const auto fact = [](const Report& report, std::string_view key) {
+    const auto found = std::ranges::find(report.facts, key, &Fact::key);
+    REQUIRE(found != report.facts.end());
+    return found->value;
+  };
+  CHECK(text_in(table_of(made_up, "plans"), 0, "weights") == "made up");
+  CHECK(number_in(table_of(made_up, "plans"), 0, "bits") == 3);
+  CHECK(std::holds_alternative<std::monostate>(fact(made_up, "weights_file")));
+  CHECK(made_up.notes.empty());
+
+  plan.weights = LayerSource{"m.safetensors", 3, "model.layers.3.mlp.experts", 0, 4, 3};
+  plan.shrinks_made_up = true;
+  const Report real = validate_report(glm52(), {kGpu, 132, false}, {plan}, {}, {});
+  CHECK(text_in(table_of(real, "plans"), 0, "weights") == "model.layers.3.mlp.experts, rank 0 of 4, 3 bits");
+  CHECK(number_in(table_of(real, "plans"), 0, "weights_rank") == 0);
+  CHECK(number_in(table_of(real, "plans"), 0, "weights_ranks") == 4);
+  CHECK(std::get<std::string>(fact(real, "weights_file")) == "m.safetensors");
+  CHECK(std::get<i64>(fact(real, "weights_layer")) == 3);
+  CHECK(real.verdict.ends_with(" · layer 3 of m.safetensors"));
+  REQUIRE(real.notes.size() == 1);
+  CHECK(
+      real.notes[0] ==
+      "plan decode: its launches ran layer 3 of m.safetensors; the small plan whose tensors are shrunk ran a "
+      "layer that was made up");
+
+  Evidence evidence;
+  add_samples(evidence, {plan});
+  const auto recorded = [&](const char* name) {
+    const auto found = std::ranges::find(evidence.facts, name, &EvidenceFact::name);
+    REQUIRE(found != evidence.facts.end());
+    return found->value;
+  };
+  CHECK(std::get<std::string>(recorded("decode: file of the weights")) == "m.safetensors");
+  CHECK(std::get<i64>(recorded("decode: layer of the weights")) == 3);
+  CHECK(std::get<std::string>(recorded("decode: weights")) ==
+        "model.layers.3.mlp.experts, rank 0 of 4, 3 bits");
+}
+
 TEST_CASE("of a packed plan the report has its own bar, and how far split-K scratch was touched") {
   ValidatedPlan plan = decode_plan();
   plan.tolerance = kBfloat16Tolerance;
