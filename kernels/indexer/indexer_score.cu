@@ -287,10 +287,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kScoreBlocksPerSm)
     }
     pages = step_pages(place, left);
     mapped = words[kWordMapped + stage];
-#pragma unroll 1
-    for (int i = 0; i < pages; ++i)
+#pragma unroll
+    for (int i = 0; i < kPages; ++i) {
+      if (i == pages) break;
       score_page(scores + step % 2 * kStepScores + i * kUnits * kPageTokens,
                  shared + kShared.stages + (stage * kPages + i) * kPageBytes, heads);
+    }
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
   ptx::wait_copies<0>();

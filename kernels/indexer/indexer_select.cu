@@ -25,7 +25,7 @@ constexpr int kHeld = static_cast<int>(kSelectCandidates);
 constexpr int kAllHeld = 3072;  // so few entries are held without a guess
 constexpr int kRounds = 4;      // in which a block takes entries to registers, four a thread and round
 static_assert(kHeld / kThreads * kWarps <= kHistogramBins);
-constexpr int kSamples = 8;  // a thread
+constexpr int kSamples = 4;  // a thread
 
 struct alignas(16) Quad {
   float logit[4];
@@ -315,7 +315,7 @@ inline void select_any(const IndexerSelectArguments& args, const Entries& entrie
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads, kSelectBlocksPerSm)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
     indexer_select(const __grid_constant__ IndexerSelectArguments args) {
   unsigned char* shared = ptx::dynamic_shared();
   const SelectionScratch scratch{reinterpret_cast<int*>(shared + kShared.histogram),

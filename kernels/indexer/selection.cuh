@@ -211,8 +211,10 @@ inline u64 find_rank(const ForEach& for_each, int wanted, const SelectionScratch
   int open_bits = 96 - ptx::leading_zeros(static_cast<u64>(range.most - range.least));
   while (true) {
     const int shift = open_bits > kBits ? open_bits - kBits : 0;
+    // Ranks of all 64 bits wrap around below the least key.
     const auto is_open = [&](u32 key, int index) {
-      return key <= range.most && (open_bits == 64 || (rank_of(key, index) - least) >> open_bits == 0);
+      return key >= range.least && key <= range.most &&
+             (open_bits == 64 || (rank_of(key, index) - least) >> open_bits == 0);
     };
     clear_histogram<kThreads>(scratch.histogram);
     ptx::block_sync();

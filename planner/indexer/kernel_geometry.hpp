@@ -82,8 +82,7 @@ struct PageShares {
 
 // ---- The selector: a block a row, or a slice of one. ----
 
-constexpr i64 kSelectThreads = 512;
-constexpr i64 kSelectBlocksPerSm = 2;
+constexpr i64 kSelectThreads = 1024;
 constexpr i64 kSelectCandidates = 5120;  // that it holds at a time
 
 struct SelectShared {

@@ -396,14 +396,20 @@ TEST_CASE("selection is exact: ties, floods of zeros, few values and none", "[in
   };
   const auto rising = [&](i64 i) { return static_cast<float>(i); };
   const auto tiny = [&](i64) { return std::ldexp(1.0f, -static_cast<int>(engine() % 140)); };
+  // Logits of both signs in one bin, and others far above and below them.
+  const auto wide = [&](i64 i) {
+    return i % 10 == 0 ? static_cast<float>(i % 20 == 0 ? 1e7 : -1e7)
+                       : static_cast<float>(engine() % 2001) - 1000;
+  };
   const auto holes = [&](i64 i) {
     return i / 64 % 3 == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(engine() % 1000);
   };
   for (const i64 count : {0, 1, 511, 512, 513, 8192, 8193, 20000, 40000}) {
     for (const i64 top_k : kIndexerTopK) {
       const std::vector<std::vector<float>> all = {
-          made(count, uniform), made(count, few),    made(count, zeros), made(count, signed_zeros),
-          made(count, numbers), made(count, rising), made(count, tiny),  made(count, holes)};
+          made(count, uniform),      made(count, few),     made(count, zeros),
+          made(count, signed_zeros), made(count, numbers), made(count, rising),
+          made(count, tiny),         made(count, holes),   made(count, wide)};
       for (std::size_t kind = 0; kind < all.size(); ++kind) {
         INFO("count " << count << ", top_k " << top_k << ", kind " << kind);
         const Uploaded<float> logits(all[kind]);
