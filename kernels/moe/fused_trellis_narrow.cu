@@ -318,8 +318,8 @@ inline void multiply_fc2(const FusedTrellisArguments& args) {
 
 }  // namespace
 
-// Registers for two blocks a multiprocessor at least: a plan's grid of a block for each of its multiprocessors
-// is resident on a device that has half as many.
+// Registers for two blocks a multiprocessor at least: a plan's grid of a block for each of its
+// multiprocessors is resident on a device that has half as many.
 extern "C" __global__ void __launch_bounds__(kFusedThreads, kBlocksPerSm)
     fused_trellis_narrow(const __grid_constant__ FusedTrellisArguments args) {
   const GridBarrier barrier{args.barrier, args.barrier + 1};

@@ -5,6 +5,7 @@
 
 #include "kernels/arena/arguments.hpp"
 #include "kernels/oracle/arguments.hpp"
+#include "kernels/oracle/indexer_arguments.hpp"
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
@@ -82,6 +83,17 @@ std::vector<KernelVariant> route_sum_variants() {
   return variants;
 }
 
+constexpr std::string_view kIndexerScoreDefines[] = {"HEADS", "ROWS"};
+std::vector<KernelVariant> indexer_score_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 heads : kIndexerHeads) {
+    for (i64 rows : kScoreRows) {
+      if (is_score_tile({heads, rows})) variants.push_back(indexer_score_variant({heads, rows}));
+    }
+  }
+  return variants;
+}
+
 constexpr KernelRow kKernels[] = {
     {.id = KernelId::arena_fill,
      .name = "arena_fill",
@@ -140,6 +152,26 @@ constexpr KernelRow kKernels[] = {
      .defines = kRouteSumDefines,
      .threads = kTopKSumThreads,
      .variants = route_sum_variants},
+    {.id = KernelId::indexer_score,
+     .name = "indexer_score",
+     .source = "kernels/indexer/indexer_score.cu",
+     .defines = kIndexerScoreDefines,
+     .threads = kScoreThreads,
+     .shared_bytes = [](const KernelVariant& variant) { return score_shared(score_tile_of(variant)).bytes; },
+     .variants = indexer_score_variants},
+    {.id = KernelId::indexer_select,
+     .name = "indexer_select",
+     .source = "kernels/indexer/indexer_select.cu",
+     .defines = {},
+     .threads = kSelectThreads,
+     .shared_bytes = [](const KernelVariant&) { return select_shared().bytes; },
+     .variants = only_variant<KernelId::indexer_select>},
+    {.id = KernelId::indexer_gather,
+     .name = "indexer_gather",
+     .source = "kernels/indexer/indexer_gather.cu",
+     .defines = {},
+     .threads = kGatherThreads,
+     .variants = only_variant<KernelId::indexer_gather>},
     {.id = KernelId::random_fill,
      .name = "random_fill",
      .source = "kernels/oracle/random_fill.cu",
@@ -164,6 +196,12 @@ constexpr KernelRow kKernels[] = {
      .defines = {},
      .threads = kOracleThreads,
      .variants = only_variant<KernelId::compare_launch>},
+    {.id = KernelId::indexer_reference,
+     .name = "indexer_reference",
+     .source = "kernels/oracle/indexer_reference.cu",
+     .defines = {},
+     .threads = kIndexerOracleThreads,
+     .variants = only_variant<KernelId::indexer_reference>},
 };
 
 }  // namespace
@@ -208,6 +246,15 @@ PackedTile packed_tile_of(const KernelVariant& variant) {
 
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes) {
   return {KernelId::route_sum, {is_bfloat16, id_bytes}};
+}
+
+KernelVariant indexer_score_variant(const ScoreTile& tile) {
+  return {KernelId::indexer_score, {tile.heads, tile.rows}};
+}
+
+ScoreTile score_tile_of(const KernelVariant& variant) {
+  const auto& v = variant.values;
+  return {v[0], v[1]};
 }
 
 i64 shared_bytes_of(const KernelVariant& variant) {

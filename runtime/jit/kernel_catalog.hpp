@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "planner/core/integer.hpp"
+#include "planner/indexer/kernel_geometry.hpp"
 #include "planner/moe/kernel_geometry.hpp"
 
 namespace moeplan {
@@ -23,10 +24,14 @@ enum class KernelId : i64 {
   top_k_sum,
   fused_packed,
   route_sum,
+  indexer_score,
+  indexer_select,
+  indexer_gather,
   random_fill,
   trellis_reference,
   packed_reference,
-  compare_launch
+  compare_launch,
+  indexer_reference
 };
 
 inline constexpr int kMostDefines = 10;
@@ -57,12 +62,18 @@ inline constexpr KernelVariant kArenaFill = {.kernel = KernelId::arena_fill};
 inline constexpr KernelVariant kArenaScan = {.kernel = KernelId::arena_scan};
 inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kArenaScan};
 
+// The kernels of the indexer that one variant serves every plan with.
+inline constexpr KernelVariant kIndexerSelect = {.kernel = KernelId::indexer_select};
+inline constexpr KernelVariant kIndexerGather = {.kernel = KernelId::indexer_gather};
+
 // What judges a plan's kernels: one makes a layer up, one computes what it has to come to, by the kind of its
 // weights, and one compares.
 inline constexpr KernelVariant kRandomFill = {.kernel = KernelId::random_fill};
 inline constexpr KernelVariant kTrellisReference = {.kernel = KernelId::trellis_reference};
 inline constexpr KernelVariant kPackedReference = {.kernel = KernelId::packed_reference};
 inline constexpr KernelVariant kCompareLaunch = {.kernel = KernelId::compare_launch};
+
+inline constexpr KernelVariant kIndexerReference = {.kernel = KernelId::indexer_reference};
 
 // Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
 KernelVariant route_pack_variant(i64 block, i64 id_bytes);
@@ -73,6 +84,8 @@ KernelVariant top_k_sum_variant(i64 id_bytes);
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
 PackedTile packed_tile_of(const KernelVariant& variant);
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);
+KernelVariant indexer_score_variant(const ScoreTile& tile);
+ScoreTile score_tile_of(const KernelVariant& variant);
 
 i64 shared_bytes_of(const KernelVariant& variant);
 // "route_pack BLOCK=8 ID_BYTES=4": names a variant in tables and errors.

@@ -54,6 +54,8 @@ constexpr Record kRecords[] = {
      "misses under capture, replays, and the cost of a launch"},
     {"trellis_speed", record_trellis_speed, "configs/glm52-e160.json",
      "a layer's time at 1 to 3,072 tokens, replayed as a graph"},
+    {"indexer_speed", record_indexer_speed, "configs/glm52.json",
+     "an indexer call's time at 1 to 3,072 rows, replayed as a graph"},
 };
 
 enum RecordExit { kPass = 0, kFail = 1, kUsage = 2, kNoConfig = 3, kNoGpu = 4 };

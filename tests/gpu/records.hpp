@@ -31,6 +31,9 @@ Result<Evidence> record_launch_capture(const RecordContext& context);
 // How long the launches of a Trellis layer take, planned for this GPU's own multiprocessors.
 Result<Evidence> record_trellis_speed(const RecordContext& context);
 
+// How long the indexer's calls take, planned for this GPU's own multiprocessors.
+Result<Evidence> record_indexer_speed(const RecordContext& context);
+
 inline i64 median(std::vector<i64> values) {
   MOEPLAN_CHECK(!values.empty(), "the median of nothing");
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

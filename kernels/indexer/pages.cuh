@@ -1,0 +1,104 @@
+// The pages of a call: which rows share them, how many are live, and which of them a block takes.
+#pragma once
+
+#include "kernels/indexer/arguments.hpp"
+#include "kernels/indexer/selection.cuh"
+
+namespace moeplan {
+
+// A page of a group, and how many the group has.
+struct Place {
+  int group;
+  int page;
+  int pages;
+};
+
+// Groups of up to `tile_rows` rows of one request: what a block scores at a time.
+class Groups {
+ public:
+  Groups(const IndexerSource& source, int tile_rows)
+      : source_(source),
+        rows_per_request_(static_cast<int>(source.rows_per_request)),
+        tile_rows_(tile_rows),
+        per_request_((rows_per_request_ + tile_rows - 1) / tile_rows) {}
+
+  int count() const { return static_cast<int>(source_.rows) / rows_per_request_ * per_request_; }
+  int first_row(int group) const {
+    return group / per_request_ * rows_per_request_ + group % per_request_ * tile_rows_;
+  }
+  int rows(int group) const {
+    const int before = group % per_request_ * tile_rows_;
+    const int left = rows_per_request_ - before;
+    return left < tile_rows_ ? left : tile_rows_;
+  }
+
+  // Tokens of the chunk that a row sees.
+  int live_tokens(int row) const {
+    int length = source_.lengths[row];
+    if (source_.active_width) length = min(length, *source_.active_width);
+    length = min(length, static_cast<int>(source_.table_width * kKernelPageSize));
+    return max(min(length - static_cast<int>(source_.lengths_begin), static_cast<int>(source_.tokens)), 0);
+  }
+  // Pages of the chunk that any row of a group sees.
+  int pages(int group) const {
+    int tokens = 0;
+#pragma unroll 1
+    for (int row = first_row(group), end = row + rows(group); row < end; ++row) {
+      const int live = live_tokens(row);
+      tokens = live > tokens ? live : tokens;
+    }
+    constexpr int kPageTokens = static_cast<int>(kKernelPageSize);
+    return (tokens + kPageTokens - 1) / kPageTokens;
+  }
+  // The first page of the next group that has one; there is such a group.
+  Place next(int group) const {
+    Place place{group, 0, 0};
+    do place.pages = pages(++place.group);
+    while (place.pages == 0);
+    return place;
+  }
+
+ private:
+  const IndexerSource& source_;
+  int rows_per_request_;
+  int tile_rows_;
+  int per_request_;
+};
+
+// The first page of a block's share of all pages, and how many pages it has.
+struct Share {
+  Place begin;
+  int count;
+};
+template <int kThreads>
+inline Share find_share(const Groups& groups, int block, int grid_blocks, int* words) {
+  const int per_thread = (groups.count() + kThreads - 1) / kThreads;
+  const int first = thread_id() * per_thread;
+  const int end = static_cast<int>(min_of(first + per_thread, groups.count()));
+  int sum = 0;
+#pragma unroll 1
+  for (int group = first; group < end; ++group) sum += groups.pages(group);
+  const Prefix prefix = block_prefix<kThreads>(sum, words);
+  const PageShares shares(prefix.total, grid_blocks);
+  if (block >= shares.blocks) return {};
+  const int begin = shares.begin(block), count = shares.begin(block + 1) - begin;
+  if (prefix.before <= begin && begin < prefix.before + sum) {
+    int group = first, page = begin - prefix.before, pages = groups.pages(group);
+    while (page >= pages) {
+      page -= pages;
+      pages = groups.pages(++group);
+    }
+    words[32] = group;
+    words[33] = page;
+    words[34] = pages;
+  }
+  ptx::block_sync();
+  return {{words[32], words[33], words[34]}, count};
+}
+
+// The numbers of the chunk's pages, as a row sees them; negative: there is none.
+inline const int* page_numbers(const IndexerSource& source, int row) {
+  return source.page_table + row * source.table_stride + source.begin / kKernelPageSize;
+}
+
+}  // namespace moeplan

@@ -1,0 +1,317 @@
+#include "runtime/indexer/indexer_kernels.hpp"
+
+#include <algorithm>
+
+#include "planner/core/check.hpp"
+#include "planner/core/text.hpp"
+#include "planner/indexer/paged.hpp"
+
+namespace moeplan {
+namespace {
+
+// A row of so many tokens is selected from by one block.
+constexpr i64 kSingleTokens = 65536;
+// Tokens that a block selects from otherwise.
+constexpr i64 kSliceTokens = 32768;
+
+template <class T>
+T* at(std::byte* address) {
+  return reinterpret_cast<T*>(address);
+}
+
+// Slots somewhere in the arena.
+struct Slots {
+  float* values;
+  int* indices;
+  i64 count;
+};
+
+// All chunks of a call as launches, one fold a function.
+class Call {
+ public:
+  Call(const IndexerPlan& plan, const IndexerTensors& tensors, const IndexerInputs& inputs)
+      : plan_(plan), tensors_(tensors), inputs_(inputs) {
+    MOEPLAN_CHECK(inputs.rows >= 1 && inputs.rows <= plan.rows, "live rows outside of the plan's capacity");
+    MOEPLAN_CHECK(inputs.table_width >= 1 && inputs.table_width <= plan.pages,
+                  "a page table wider than the plan's");
+    MOEPLAN_CHECK(inputs.rows % rows_per_request() == 0, "requests of unequal rows");
+    MOEPLAN_CHECK(inputs.page_stride >= kPageBytes && inputs.page_stride % 16 == 0,
+                  "pages of a cache overlap or are not aligned");
+  }
+
+  bool is_packed() const { return plan_.route == IndexerRoute::packed_contiguous; }
+  i64 rows_per_request() const { return is_packed() ? inputs_.rows : inputs_.rows_per_request; }
+  i64 tokens() const { return inputs_.table_width * kKernelPageSize; }
+
+  // Tokens whose logits are there at once.
+  i64 chunk_tokens() const {
+    if (is_packed()) return plan_.supertile;
+    return plan_.logits / inputs_.rows / kKernelPageSize * kKernelPageSize;
+  }
+  i64 chunks() const { return ceil_div(tokens(), chunk_tokens()); }
+
+  i64 slices_of(i64 chunk) const {
+    return ceil_div(min_of(chunk_tokens(), tokens() - chunk * chunk_tokens()), kSliceTokens);
+  }
+  i64 slices() const { return (chunks() - 1) * slices_of(0) + slices_of(chunks() - 1); }
+
+  // Where the slices of two levels go: the most room that is not in use.
+  Slots slots() const {
+    const i64 slab = plan_.fold_slab_bytes / slot_bytes(plan_.top_k);
+    const i64 candidates = plan_.has_candidates ? 2 * plan_.rows : 0;
+    if (slab >= max_of(candidates, plan_.fused_slots)) {
+      auto* values = at<float>(tensors_.fold_slab);
+      return {values, at<int>(tensors_.fold_slab + slab * plan_.top_k * 4), slab};
+    }
+    if (plan_.fused_slots >= candidates)
+      return {tensors_.fused_pack_values, tensors_.fused_pack_indices, plan_.fused_slots};
+    return {tensors_.candidate_values, tensors_.candidate_indices, candidates};
+  }
+
+  ScoreTile tile() const {
+    const i64 rows = rows_per_request();
+    ScoreTile tile{plan_.heads, 1};
+    for (const i64 of_tile : kScoreRows) {
+      const ScoreTile larger{plan_.heads, of_tile};
+      // A tile of four is left half empty by six rows, and a large prefill does not mind.
+      const bool is_filled = of_tile <= 2 ? rows >= of_tile : rows % of_tile == 0 || rows >= 8 * of_tile;
+      if (is_score_tile(larger) && is_filled) tile = larger;
+    }
+    return tile;
+  }
+  i64 groups(const ScoreTile& tile) const {
+    return inputs_.rows / rows_per_request() * ceil_div(rows_per_request(), tile.rows);
+  }
+
+  bool has_room(IndexerFold fold) const {
+    switch (fold) {
+      case IndexerFold::single:
+        return chunks() == 1;
+      case IndexerFold::carry:
+        return chunks() == 1 || plan_.has_candidates;
+      case IndexerFold::two_level:
+        return inputs_.rows * slices() <= slots().count;
+    }
+    MOEPLAN_CHECK(false, "a fold that is none");
+  }
+
+  std::vector<IndexerLaunch> launches(IndexerFold fold) {
+    for (i64 chunk = 0; chunk < chunks(); ++chunk) {
+      score(chunk);
+      if (fold == IndexerFold::two_level)
+        select_slices(chunk);
+      else
+        select_with_carry(chunk);
+    }
+    if (fold == IndexerFold::two_level) select_from_slices();
+    return std::move(launches_);
+  }
+
+ private:
+  // What the rows see of the cache.
+  IndexerSource cache_source(i64 begin, i64 tokens) const {
+    return {.quants = inputs_.cache,
+            .quant_stride = inputs_.page_stride,
+            .scales = inputs_.cache + kPageKeyBytes,
+            .scale_stride = inputs_.page_stride,
+            .page_table = inputs_.page_table,
+            .table_stride = is_packed() ? 0 : inputs_.table_width,
+            .table_width = inputs_.table_width,
+            .is_gathered = false,
+            .lengths = inputs_.lengths,
+            .lengths_begin = begin,
+            .active_width = tensors_.active_width,
+            .rows = inputs_.rows,
+            .rows_per_request = rows_per_request(),
+            .begin = begin,
+            .tokens = tokens};
+  }
+  IndexerSource source_of(i64 chunk) const {
+    const i64 begin = chunk * chunk_tokens(), tokens_of_it = min_of(chunk_tokens(), tokens() - begin);
+    IndexerSource source = cache_source(begin, tokens_of_it);
+    if (!is_packed()) return source;
+    source.quants = tensors_.gather_k_quant;
+    source.quant_stride = kPageKeyBytes;
+    source.scales = tensors_.gather_k_scale;
+    source.scale_stride = kPageScaleBytes;
+    source.is_gathered = true;
+    source.lengths = tensors_.runtime_lengths;
+    source.lengths_begin = 0;
+    source.active_width = nullptr;
+    return source;
+  }
+
+  void score(i64 chunk) {
+    const IndexerSource source = source_of(chunk);
+    const i64 pages = source.tokens / kKernelPageSize;
+    if (is_packed()) {
+      launches_.emplace_back(KernelLaunch<IndexerGatherArguments>{
+          .variant = kIndexerGather,
+          .grid = pages,
+          .arguments = {.source = cache_source(source.begin, source.tokens),
+                        .quants = tensors_.gather_k_quant,
+                        .scales = tensors_.gather_k_scale,
+                        .contiguous_lengths = tensors_.contiguous_lengths,
+                        .runtime_lengths = tensors_.runtime_lengths}});
+    }
+    const ScoreTile tile_of_it = tile();
+    launches_.emplace_back(KernelLaunch<IndexerScoreArguments>{
+        .variant = indexer_score_variant(tile_of_it),
+        .grid = min_of(plan_.multiprocessors * kScoreBlocksPerSm, groups(tile_of_it) * pages),
+        .arguments = {.source = source,
+                      .q = inputs_.q,
+                      .weights = inputs_.weights,
+                      .logits = tensors_.tile_logits,
+                      .logits_stride = chunk_tokens()}});
+  }
+
+  KernelLaunch<IndexerSelectArguments>& select(const IndexerSource& source, i64 slices) {
+    launches_.emplace_back(KernelLaunch<IndexerSelectArguments>{
+        .variant = kIndexerSelect,
+        .grid = inputs_.rows * slices,
+        .arguments = {.source = source,
+                      .top_k = plan_.top_k,
+                      .slices = slices,
+                      .slice_tokens = source.tokens,
+                      .logits = tensors_.tile_logits,
+                      .logits_stride = chunk_tokens(),
+                      .scores = inputs_.scores ? inputs_.scores : tensors_.topk_values,
+                      .indices = inputs_.indices ? inputs_.indices : tensors_.topk_indices,
+                      .is_physical = inputs_.is_physical}});
+    return std::get<KernelLaunch<IndexerSelectArguments>>(launches_.back());
+  }
+
+  // Out of a chunk's logits and the best of those before it. The last one's are the call's.
+  void select_with_carry(i64 chunk) {
+    IndexerSelectArguments& arguments = select(source_of(chunk), 1).arguments;
+    const auto half = [&](i64 of_chunk) { return of_chunk % 2 * plan_.rows * plan_.top_k; };
+    if (chunk > 0) {
+      arguments.list_values = tensors_.candidate_values + half(chunk - 1);
+      arguments.list_indices = tensors_.candidate_indices + half(chunk - 1);
+      arguments.lists = arguments.list_row_step = 1;
+    }
+    if (chunk + 1 < chunks()) {
+      arguments.slot_values = tensors_.candidate_values + half(chunk);
+      arguments.slot_indices = tensors_.candidate_indices + half(chunk);
+      arguments.slot_row_step = 1;
+    }
+  }
+
+  void select_slices(i64 chunk) {
+    const Slots to = slots();
+    IndexerSelectArguments& arguments = select(source_of(chunk), slices_of(chunk)).arguments;
+    // Slices of equal size, so that no block waits for a larger one.
+    arguments.slice_tokens = align_up(ceil_div(arguments.source.tokens, arguments.slices), kKernelPageSize);
+    arguments.slot_values = to.values;
+    arguments.slot_indices = to.indices;
+    arguments.slot_row_step = slices();
+    arguments.first_slot = chunk * slices_of(0);
+  }
+
+  void select_from_slices() {
+    const Slots from = slots();
+    IndexerSelectArguments& arguments = select(cache_source(0, tokens()), 1).arguments;
+    arguments.logits = nullptr;
+    arguments.list_values = from.values;
+    arguments.list_indices = from.indices;
+    arguments.lists = arguments.list_row_step = slices();
+  }
+
+  const IndexerPlan& plan_;
+  const IndexerTensors& tensors_;
+  const IndexerInputs& inputs_;
+  std::vector<IndexerLaunch> launches_;
+};
+
+std::vector<IndexerFold> folds_of(const Call& call) {
+  using enum IndexerFold;
+  // Few rows are selected from by more blocks than rows; many rows keep all of them busy.
+  std::vector<IndexerFold> order = {single, carry, two_level};
+  if (!call.is_packed() && call.tokens() > kSingleTokens) order = {two_level, single, carry};
+  std::erase_if(order, [&](IndexerFold fold) { return !call.has_room(fold); });
+  return order;
+}
+
+}  // namespace
+
+std::string missing_indexer_kernels(const IndexerRequest& request, const IndexerLayout& layout) {
+  const auto* meta = std::get_if<PagedMeta>(&layout.meta);
+  const auto caps = paged_caps(request.caps);
+  if (!meta || !caps) return "this build has indexer kernels for paged plans alone";
+  if (std::ranges::find(kIndexerTopK, caps->top_k) == std::end(kIndexerTopK))
+    return concat("this build's indexer kernels select 512, 1024 or 2048 keys, not ", caps->top_k);
+  if (std::ranges::find(kIndexerHeads, caps->num_q_heads) == std::end(kIndexerHeads))
+    return concat("this build's indexer kernels score 16, 32 or 64 heads, not ", caps->num_q_heads);
+  if (caps->page_size != kKernelPageSize)
+    return concat("indexer kernels read pages of ", kKernelPageSize, " keys, not of ", caps->page_size);
+  if (caps->score_mode != ScoreMode::nsa) return "this build has no indexer kernels for MSA";
+  if (caps->max_q_rows * meta->max_chunks >= i64{1} << 31)
+    return "this build's indexer kernels count rows in 31 bits";
+  return "";
+}
+
+IndexerPlan indexer_plan(const IndexerRequest& request, const IndexerLayout& layout, i64 multiprocessors) {
+  MOEPLAN_CHECK(missing_indexer_kernels(request, layout).empty(), "a plan without kernels of ours");
+  const auto& meta = std::get<PagedMeta>(layout.meta);
+  const auto caps = paged_caps(request.caps);
+  const auto bytes = [&](std::string_view name) {
+    const auto* tensor = std::ranges::find(layout.arena.tensors, name, &TensorSpec::name);
+    return tensor == layout.arena.tensors.end() ? 0 : tensor->bytes;
+  };
+  return {.route = layout.route,
+          .heads = caps->num_q_heads,
+          .rows = caps->max_q_rows,
+          .pages = caps->max_page_table_width,
+          .top_k = caps->top_k,
+          .supertile = meta.supertile_tokens,
+          .logits = meta.tile_logits_elements,
+          .fused_slots = meta.fused_pack_elements / caps->top_k,
+          .fold_slab_bytes = bytes("fold_slab"),
+          .has_candidates = meta.max_chunks > 1,
+          .multiprocessors = multiprocessors};
+}
+
+std::vector<KernelVariant> indexer_variants(const IndexerPlan& plan) {
+  const bool is_packed = plan.route == IndexerRoute::packed_contiguous;
+  std::vector<KernelVariant> variants;
+  for (i64 rows : kScoreRows) {
+    const ScoreTile tile{plan.heads, rows};
+    if (rows <= plan.rows && is_score_tile(tile)) variants.push_back(indexer_score_variant(tile));
+  }
+  variants.push_back(kIndexerSelect);
+  if (is_packed) variants.push_back(kIndexerGather);
+  return variants;
+}
+
+IndexerTensors indexer_tensors(const std::function<std::byte*(std::string_view)>& address) {
+  return {.gather_k_quant = at<unsigned char>(address("gather_k_quant")),
+          .gather_k_scale = at<unsigned char>(address("gather_k_scale")),
+          .contiguous_lengths = at<int>(address("contiguous_lengths")),
+          .runtime_lengths = at<int>(address("runtime_lengths")),
+          .tile_logits = at<float>(address("tile_logits")),
+          .topk_values = at<float>(address("topk_values")),
+          .topk_indices = at<int>(address("topk_indices")),
+          .candidate_values = at<float>(address("candidate_values")),
+          .candidate_indices = at<int>(address("candidate_indices")),
+          .active_width = at<const int>(address("active_width")),
+          .fused_pack_values = at<float>(address("fused_pack_values")),
+          .fused_pack_indices = at<int>(address("fused_pack_indices")),
+          .fold_slab = address("fold_slab")};
+}
+
+std::vector<IndexerFold> indexer_folds(const IndexerPlan& plan, const IndexerInputs& inputs) {
+  const IndexerTensors nowhere{};
+  return folds_of(Call(plan, nowhere, inputs));
+}
+
+std::vector<IndexerLaunch> indexer_launches(const IndexerPlan& plan, const IndexerTensors& tensors,
+                                            const IndexerInputs& inputs) {
+  Call call(plan, tensors, inputs);
+  const std::vector<IndexerFold> folds = folds_of(call);
+  MOEPLAN_CHECK(!folds.empty(), "a call that no fold has room for");
+  const IndexerFold fold = inputs.fold.value_or(folds.front());
+  MOEPLAN_CHECK(std::ranges::find(folds, fold) != folds.end(), "a fold that there is no room for");
+  return call.launches(fold);
+}
+
+}  // namespace moeplan

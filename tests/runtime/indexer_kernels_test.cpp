@@ -1,0 +1,217 @@
+// Which kernels an indexer call launches, and with what.
+#include "runtime/indexer/indexer_kernels.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "planner/indexer/paged.hpp"
+#include "tests/catch.hpp"
+#include "tests/indexer_support.hpp"
+#include "tests/random.hpp"
+
+using namespace moeplan;
+using namespace moeplan::test;
+
+namespace {
+
+struct Planned {
+  IndexerLayout layout;
+  IndexerPlan plan;
+};
+
+Planned planned_of(IndexerRequest request, i64 multiprocessors = 132) {
+  request.device.sm_count = multiprocessors;
+  const auto layout = plan_indexer_paged(request);
+  REQUIRE(layout);
+  return {*layout, indexer_plan(request, *layout, multiprocessors)};
+}
+
+std::byte* const kArena = reinterpret_cast<std::byte*>(i64{1} << 40);
+
+IndexerTensors tensors_of(const IndexerLayout& layout) {
+  return indexer_tensors([&](std::string_view name) -> std::byte* {
+    const TensorSpec* tensor = find_tensor(layout, name);
+    return tensor ? kArena + tensor->offset : nullptr;
+  });
+}
+
+// What a launch writes, as ranges of addresses.
+struct Range {
+  const void* begin;
+  i64 bytes;
+};
+std::vector<Range> written_by(const KernelLaunch<IndexerGatherArguments>& launch) {
+  const auto& a = launch.arguments;
+  return {{a.quants, launch.grid * kPageKeyBytes},
+          {a.scales, launch.grid * kPageScaleBytes},
+          {a.contiguous_lengths, a.source.rows * 4},
+          {a.runtime_lengths, a.source.rows * 4}};
+}
+std::vector<Range> written_by(const KernelLaunch<IndexerScoreArguments>& launch) {
+  const auto& a = launch.arguments;
+  return {{a.logits, ((a.source.rows - 1) * a.logits_stride + a.source.tokens) * 4}};
+}
+std::vector<Range> written_by(const KernelLaunch<IndexerSelectArguments>& launch) {
+  const auto& a = launch.arguments;
+  if (!a.slot_values)
+    return {{a.scores, a.source.rows * a.top_k * 4}, {a.indices, a.source.rows * a.top_k * 4}};
+  const i64 slots = (a.source.rows - 1) * a.slot_row_step + a.first_slot + a.slices;
+  return {{a.slot_values, slots * a.top_k * 4}, {a.slot_indices, slots * a.top_k * 4}};
+}
+
+// Whether a range lies in a tensor of the plan.
+bool is_inside(const IndexerLayout& layout, const Range& range) {
+  const i64 begin = static_cast<const std::byte*>(range.begin) - kArena;
+  return std::ranges::any_of(layout.arena.tensors, [&](const TensorSpec& tensor) {
+    return tensor.offset <= begin && begin + range.bytes <= tensor.offset + tensor.bytes;
+  });
+}
+
+IndexerFold first_fold(const Planned& planned, i64 rows, i64 pages, i64 rows_per_request = 1) {
+  return indexer_folds(planned.plan,
+                       {.table_width = pages, .rows = rows, .rows_per_request = rows_per_request})
+      .front();
+}
+
+std::vector<std::string> names_of(const std::vector<IndexerLaunch>& launches) {
+  std::vector<std::string> names;
+  for (const IndexerLaunch& launch : launches)
+    names.push_back(std::visit([](const auto& one) { return text_of(one.variant); }, launch));
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("blocks share pages evenly, and none is without one") {
+  for (int total = 1; total <= 60; ++total) {
+    for (int grid = 1; grid <= 70; ++grid) {
+      INFO(total << " pages, " << grid << " blocks");
+      const PageShares shares(total, grid);
+      bool is_even = shares.begin(0) == 0 && shares.begin(shares.blocks) == total && shares.blocks <= grid;
+      for (int block = 0; block < shares.blocks; ++block) {
+        const int count = shares.begin(block + 1) - shares.begin(block);
+        is_even &= count >= 1 && (count == total / shares.blocks || count == total / shares.blocks + 1);
+      }
+      CHECK(is_even);
+    }
+  }
+}
+
+TEST_CASE(
+    "every launch of an indexer call uses a kernel that the plan lists and writes inside of its tensors") {
+  Random random;
+  i64 calls = 0;
+  for (int i = 0; i < 400; ++i) {
+    const i64 heads = random.of({16, 32, 64}), rows = random.in(1, 100), pages = random.in(1, 4000);
+    IndexerRequest request = glm_paged(rows, pages);
+    request.caps.num_q_heads = heads;
+    request.caps.top_k = random.of({512, 1024, 2048});
+    if (random.in(0, 1)) request.caps.paged_tile_logits_k_rows = random.of({512, 4096, 32768});
+    if (random.in(0, 3) == 0) request.caps.reserve_fold = true;
+    if (random.in(0, 2) == 0) {
+      request.caps.mode = IndexerMode::prefill;
+      request.caps.shared_page_table = true;
+    }
+    const Planned planned = planned_of(request, random.of({3, 132, 188}));
+    const IndexerTensors tensors = tensors_of(planned.layout);
+    const auto listed = indexer_variants(planned.plan);
+    for (int call = 0; call < 6; ++call) {
+      const i64 requests = random.in(1, rows), per_request = random.in(1, rows / requests);
+      IndexerInputs inputs{.table_width = random.in(1, pages),
+                           .rows = requests * per_request,
+                           .rows_per_request = per_request};
+      for (const IndexerFold fold : indexer_folds(planned.plan, inputs)) {
+        inputs.fold = fold;
+        for (const IndexerLaunch& launch : indexer_launches(planned.plan, tensors, inputs)) {
+          std::visit(
+              [&](const auto& one) {
+                CHECK(std::ranges::find(listed, one.variant) != listed.end());
+                CHECK(one.grid >= 1);
+                for (const Range& range : written_by(one)) CHECK(is_inside(planned.layout, range));
+              },
+              launch);
+        }
+        ++calls;
+      }
+    }
+  }
+  CHECK(calls > 400);
+}
+
+TEST_CASE("every call of every plan has a fold that there is room for") {
+  for (const i64 top_k : kIndexerTopK) {
+    for (const i64 rows : {1, 2, 16, 17, 33, 48, 400}) {
+      for (const i64 pages : {1, 8, 9, 512, 8192, 16384}) {
+        for (const i64 supertile : {0, 512, 4096}) {
+          for (const bool is_prefill : {false, true}) {
+            IndexerRequest request = is_prefill ? glm_prefill(rows, pages) : glm_paged(rows, pages);
+            request.caps.top_k = top_k;
+            if (supertile > 0) request.caps.paged_tile_logits_k_rows = supertile;
+            const Planned planned = planned_of(request);
+            for (const i64 live : {i64{1}, rows / 2 + 1, rows})
+              CHECK_FALSE(indexer_folds(planned.plan, {.table_width = pages, .rows = live}).empty());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a short context is selected from once") {
+  const Planned planned = planned_of(glm_paged(48, 512));
+  CHECK(first_fold(planned, 48, 512) == IndexerFold::single);
+  CHECK(names_of(
+            indexer_launches(planned.plan, tensors_of(planned.layout), {.table_width = 512, .rows = 48})) ==
+        std::vector<std::string>{"indexer_score HEADS=32 ROWS=1", "indexer_select"});
+}
+
+TEST_CASE("a prefill gathers its pages and carries the best of chunk after chunk") {
+  const Planned planned = planned_of(glm_prefill(3072, 1024));
+  CHECK(names_of(indexer_launches(planned.plan, tensors_of(planned.layout),
+                                  {.table_width = 1024, .rows = 3072})) ==
+        std::vector<std::string>{"indexer_gather", "indexer_score HEADS=32 ROWS=4", "indexer_select",
+                                 "indexer_gather", "indexer_score HEADS=32 ROWS=4", "indexer_select"});
+}
+
+TEST_CASE("rows of a request are scored together where its keys can be shared") {
+  const Planned planned = planned_of(glm_paged(48, 512));
+  const auto first = [&](i64 rows_per_request) {
+    return names_of(
+        indexer_launches(planned.plan, tensors_of(planned.layout),
+                         {.table_width = 512, .rows = 48, .rows_per_request = rows_per_request}))[0];
+  };
+  CHECK(first(1) == "indexer_score HEADS=32 ROWS=1");
+  CHECK(first(4) == "indexer_score HEADS=32 ROWS=4");
+  CHECK(first(6) == "indexer_score HEADS=32 ROWS=2");
+}
+
+TEST_CASE("plans that our indexer kernels do not run say why") {
+  const auto missing = [](auto change) {
+    IndexerRequest request = glm_paged(16, 64);
+    change(request);
+    const auto layout = plan_indexer(request);
+    REQUIRE(layout);
+    return missing_indexer_kernels(request, *layout);
+  };
+  CHECK(missing([](IndexerRequest& r) { r.caps.source_layout = SourceLayout::paged; }).empty());
+  const auto says = [&](auto change, const char* word) {
+    return missing([&](IndexerRequest& r) {
+             r.caps.source_layout = SourceLayout::paged;
+             change(r);
+           }).find(word) != std::string::npos;
+  };
+  CHECK(says([](IndexerRequest& r) { r.caps.top_k = 700; }, "700"));
+  CHECK(says([](IndexerRequest& r) { r.caps.num_q_heads = 48; }, "48"));
+  CHECK(says([](IndexerRequest& r) { r.caps.page_size = 32; }, "32"));
+  CHECK(says([](IndexerRequest& r) { r.caps.score_mode = "msa"; }, "MSA"));
+}
+
+TEST_CASE("the scorer's and the selector's shared memory fits a device with 99 KiB a block") {
+  for (const KernelVariant& variant : row_of(KernelId::indexer_score).variants()) {
+    const ScoreTile tile = score_tile_of(variant);
+    CHECK(score_shared(tile).bytes <= 101'376);
+    CHECK(indexer_score_variant(tile) == variant);
+  }
+  CHECK(select_shared().bytes <= 101'376);
+}
