@@ -314,9 +314,9 @@ inline void multiply_fc2(const FusedTrellisArguments& args) {
 
 }  // namespace
 
-// Registers for two blocks a multiprocessor at least: a plan's grid of a block for each of its multiprocessors
-// is resident on a device that has half as many. Three where they fit: on sm_80 there are too few registers, and
-// elsewhere is too little shared memory.
+// Registers for two blocks a multiprocessor at least: a plan's grid of a block for each of its
+// multiprocessors is resident on a device that has half as many. Three where they fit: on sm_80 there are too
+// few registers, and elsewhere is too little shared memory.
 #define BLOCKS_PER_SM (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 ? narrow_blocks_per_sm(BITS) : 2)
 extern "C" __global__ void __launch_bounds__(kFusedThreads, BLOCKS_PER_SM)
     fused_trellis_narrow(const __grid_constant__ FusedTrellisArguments args) {
