@@ -4,22 +4,11 @@
 
 #include "cli/commands/app_shape.hpp"
 #include "cli/commands/finish.hpp"
+#include "cli/io/shell_word.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
-
-// In single quotes; bash and zsh spell a quote inside as '\''.
-std::string quoted(std::string_view text) {
-  std::string out = "'";
-  for (char c : text) {
-    if (c == '\'')
-      out += "'\\''";
-    else
-      out += c;
-  }
-  return out + "'";
-}
 
 // fish has escapes inside its quotes.
 std::string fish_quoted(std::string_view text) {
@@ -52,7 +41,7 @@ std::string bash_pattern(std::string_view command, const OptionShape& option) {
 }
 
 std::string bash_words(const std::vector<std::string>& words) {
-  return concat("COMPREPLY=($(compgen -W ", quoted(join(words, " ")), " -- \"$cur\"))");
+  return concat("COMPREPLY=($(compgen -W ", single_quoted(join(words, " ")), " -- \"$cur\"))");
 }
 
 std::string bash_script(const AppShape& app) {
@@ -127,13 +116,13 @@ std::string zsh_arguments(const std::vector<OptionShape>& options) {
   for (const OptionShape& option : options) {
     const std::string value = zsh_escaped(option.value.empty() ? option.name : option.value);
     if (option.is_positional()) {
-      out += concat(" \\\n        ", quoted(concat("*:", value, ":", zsh_action(option))));
+      out += concat(" \\\n        ", single_quoted(concat("*:", value, ":", zsh_action(option))));
       continue;
     }
     for (const std::string& flag : option.flags)
-      out += concat(
-          " \\\n        ",
-          quoted(concat("*", flag, "[", zsh_escaped(option.doc), "]",
+      out += concat(" \\\n        ",
+                    single_quoted(concat(
+                        "*", flag, "[", zsh_escaped(option.doc), "]",
                         option.value.empty() ? std::string() : concat(":", value, ":", zsh_action(option)))));
   }
   return out;
@@ -148,7 +137,7 @@ std::string zsh_script(const AppShape& app) {
       "  local line state\n"
       "  commands=(\n";
   for (const CommandShape& command : app.commands)
-    out += concat("    ", quoted(concat(command.name, ":", zsh_escaped(command.question))), "\n");
+    out += concat("    ", single_quoted(concat(command.name, ":", zsh_escaped(command.question))), "\n");
   out += concat("  )\n  _arguments -C", zsh_arguments(app.options),
                 " \\\n        '1:command:->command' '*::argument:->argument'\n"
                 "  case $state in\n"

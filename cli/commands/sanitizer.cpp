@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -56,15 +56,21 @@ std::vector<std::string> without_option(const std::vector<std::string>& argument
 }  // namespace
 
 Error run_sanitized(const std::string& tool) {
-  std::vector<std::string> command = {
-      "compute-sanitizer", "--tool",        tool, "--error-exitcode", "1", "--log-file",
-      "/dev/stderr",       "/proc/self/exe"};
+  // The link itself would be compute-sanitizer's own, where that reads it.
   char own_path[4096];
   const auto length = readlink("/proc/self/exe", own_path, sizeof own_path);
-  if (length > 0) command.back() = std::string(own_path, static_cast<std::size_t>(length));
   const std::vector<std::string> arguments = without_option(own_arguments());
-  if (arguments.empty())
-    return {ErrorCode::no_sanitizer, "", "cannot read /proc/self/cmdline, this command line", "mount /proc"};
+  if (length <= 0 || arguments.empty())
+    return {ErrorCode::no_sanitizer, "", "cannot read /proc/self, which has this command line",
+            "mount /proc"};
+  std::vector<std::string> command = {"compute-sanitizer",
+                                      "--tool",
+                                      tool,
+                                      "--error-exitcode",
+                                      "1",
+                                      "--log-file",
+                                      "/dev/stderr",
+                                      std::string(own_path, static_cast<std::size_t>(length))};
   command.insert(command.end(), arguments.begin() + 1, arguments.end());
   std::vector<char*> pointers;
   for (std::string& argument : command) pointers.push_back(argument.data());

@@ -256,15 +256,15 @@ const LayerSource* source_of(const std::vector<ValidatedPlan>& plans) {
 // What every report of the command has, whatever it found.
 Report base_report(const PlannedConfig& planned, const std::vector<ValidatedPlan>& plans) {
   const Deployment& deployment = planned.config->deployment;
+  const LayerSource* const source = source_of(plans);
   Report report;
   report.schema = "moeplan.validate/1";
   report.subject = subject_of(deployment);
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
-                  {"contract", planned.contract_names()}};
+                  {"contract", planned.contract_names()},
+                  {"weights_file", source ? Cell(source->file) : Cell()},
+                  {"weights_layer", source ? Cell(source->layer) : Cell()}};
   report.tables = {plans_table(plans), tensors_table(plans), live_counts_table(plans), shrinks_table(plans)};
-  const LayerSource* const source = source_of(plans);
-  report.facts.push_back({"weights_file", source ? Cell(source->file) : Cell()});
-  report.facts.push_back({"weights_layer", source ? Cell(source->layer) : Cell()});
   return report;
 }
 

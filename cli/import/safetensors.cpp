@@ -221,13 +221,11 @@ void import_safetensors(Import& import, const std::string& path) {
   if (!is_index)
     return import.fail(ErrorCode::missing_field, Place{.source = name}, "no weight_map in this index",
                        "give model.safetensors.index.json, or a .safetensors file");
-  // Shapes stand in the shards; only a plain name beside the index is followed.
-  const std::string shard = experts.shard;
-  const std::string folder = path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
-  if (!shard.empty() && shard.find('/') == std::string::npos &&
-      ::access((folder + shard).c_str(), R_OK) == 0) {
-    const auto header = json_of_file(import, folder + shard, false);
-    if (!header || !read_json(import, import.keep(folder + shard), *header, experts, &is_index)) return;
+  // Shapes stand in the shards.
+  const auto file = shard_path(path, experts.shard);
+  if (file && ::access(file->c_str(), R_OK) == 0) {
+    const auto header = json_of_file(import, *file, false);
+    if (!header || !read_json(import, import.keep(*file), *header, experts, &is_index)) return;
   } else {
     import.note(concat(name, ": its shards are not beside it, so no shapes were read"));
   }

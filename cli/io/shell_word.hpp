@@ -1,4 +1,4 @@
-// A text as one word of a POSIX shell, quoted where it has to be.
+// Texts as words of a POSIX shell.
 #pragma once
 
 #include <string>
@@ -6,10 +6,8 @@
 
 namespace moeplan {
 
-inline std::string shell_word(std::string_view text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) return std::string(text);
+// In single quotes, whatever it is; a quote inside is spelt '\''.
+inline std::string single_quoted(std::string_view text) {
   std::string quoted = "'";
   for (char c : text) {
     if (c == '\'')
@@ -18,6 +16,14 @@ inline std::string shell_word(std::string_view text) {
       quoted += c;
   }
   return quoted + "'";
+}
+
+// Quoted where it has to be.
+inline std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) return std::string(text);
+  return single_quoted(text);
 }
 
 }  // namespace moeplan

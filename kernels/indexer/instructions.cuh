@@ -40,13 +40,6 @@ inline u32 halves_of_e4m3(u32 pair) {
 #endif
 }
 
-// The value of another lane.
-inline u32 shuffle(u32 value, int lane) {
-  u32 other;
-  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(lane));
-  return other;
-}
-
 // The lanes for which it is true, a bit each.
 inline u32 ballot(bool value) {
   u32 lanes;

@@ -15,7 +15,7 @@ constexpr u32 kNoKey = 0;
 constexpr u32 kNanKey = 0xFFFFFFFFu;
 constexpr u32 kInfinityKey = 0xFF800000u;
 
-// No number comes first, negative zero ties with zero, and minus infinity, which marks tokens without a page,
+// NaN comes first, negative zero ties with zero, and minus infinity, which marks tokens without a page,
 // is no candidate.
 inline u32 key_of(float logit) {
   const u32 bits = ptx::bits_of(logit + 0.0f);

@@ -26,11 +26,7 @@ class Groups {
   int first_row(int group) const {
     return group / per_request_ * rows_per_request_ + group % per_request_ * tile_rows_;
   }
-  int rows(int group) const {
-    const int before = group % per_request_ * tile_rows_;
-    const int left = rows_per_request_ - before;
-    return left < tile_rows_ ? left : tile_rows_;
-  }
+  int rows(int group) const { return min(rows_per_request_ - group % per_request_ * tile_rows_, tile_rows_); }
 
   // Tokens of the chunk that a row sees.
   int live_tokens(int row) const {
@@ -44,8 +40,7 @@ class Groups {
     int tokens = 0;
 #pragma unroll 1
     for (int row = first_row(group), end = row + rows(group); row < end; ++row) {
-      const int live = live_tokens(row);
-      tokens = live > tokens ? live : tokens;
+      tokens = max(tokens, live_tokens(row));
     }
     constexpr int kPageTokens = static_cast<int>(kKernelPageSize);
     return (tokens + kPageTokens - 1) / kPageTokens;
@@ -74,7 +69,7 @@ template <int kThreads>
 inline Share find_share(const Groups& groups, int block, int grid_blocks, int* words) {
   const int per_thread = (groups.count() + kThreads - 1) / kThreads;
   const int first = thread_id() * per_thread;
-  const int end = static_cast<int>(min_of(first + per_thread, groups.count()));
+  const int end = min(first + per_thread, groups.count());
   int sum = 0;
 #pragma unroll 1
   for (int group = first; group < end; ++group) sum += groups.pages(group);
@@ -82,18 +77,19 @@ inline Share find_share(const Groups& groups, int block, int grid_blocks, int* w
   const PageShares shares(prefix.total, grid_blocks);
   if (block >= shares.blocks) return {};
   const int begin = shares.begin(block), count = shares.begin(block + 1) - begin;
+  int* begin_words = words + kWordShare;
   if (prefix.before <= begin && begin < prefix.before + sum) {
     int group = first, page = begin - prefix.before, pages = groups.pages(group);
     while (page >= pages) {
       page -= pages;
       pages = groups.pages(++group);
     }
-    words[32] = group;
-    words[33] = page;
-    words[34] = pages;
+    begin_words[0] = group;
+    begin_words[1] = page;
+    begin_words[2] = pages;
   }
   ptx::block_sync();
-  return {{words[32], words[33], words[34]}, count};
+  return {{begin_words[0], begin_words[1], begin_words[2]}, count};
 }
 
 // The numbers of the chunk's pages, as a row sees them; negative: there is none.

@@ -30,6 +30,7 @@ inline int warp_prefix(int value) {
 constexpr int kWordSums = 0;      // a word a warp
 constexpr int kWordMost = 32;     // likewise
 constexpr int kWordReached = 32;  // a ReachedBin
+constexpr int kWordShare = 32;    // the Place where a block's share begins
 constexpr int kWordFew = 36;      // how many of the few are there
 constexpr int kWordRanks = 64;    // and their ranks
 constexpr int kFew = 32;
@@ -54,8 +55,7 @@ inline Prefix warps_prefix(int value, int* words) {
 template <int kThreads>
 inline Prefix block_prefix(int value, int* words) {
   const int through = warp_prefix(value);
-  const Prefix warps =
-      warps_prefix<kThreads>(static_cast<int>(ptx::shuffle(static_cast<u32>(through), 31)), words);
+  const Prefix warps = warps_prefix<kThreads>(ptx::shuffle(through, 31), words);
   return {warps.before + through - value, warps.total};
 }
 
@@ -63,8 +63,7 @@ inline Prefix block_prefix(int value, int* words) {
 inline void count_bin(int* histogram, bool is_counted, int bin) {
   const u32 counted = ptx::ballot(is_counted);
   if (counted == 0) return;
-  const int first = static_cast<int>(
-      ptx::shuffle(static_cast<u32>(bin), 63 - ptx::leading_zeros(static_cast<u64>(counted))));
+  const int first = ptx::shuffle(bin, 63 - ptx::leading_zeros(static_cast<u64>(counted)));
   if (ptx::ballot(is_counted && bin == first) == counted) {
     if (lane_id() == 0) ptx::add_shared(histogram + first, ptx::population(counted));
   } else if (is_counted) {
@@ -145,7 +144,7 @@ inline KeyRange block_range(const KeyRange& range, int* words) {
           ptx::warp_max(static_cast<u32>(words[kWordMost + warp]))};
 }
 
-// Bins of equal width between two finite logits. What is no number lies above all.
+// Bins of equal width between two finite logits. NaN lies above all.
 class LogitBins {
  public:
   explicit LogitBins(const KeyRange& finite) {

@@ -57,18 +57,17 @@ Result<Measurement> LaunchMeasurer::measure(const TestLaunch& launch) {
                       .weights = pointer<const float>(*weights),
                       .map = launch.has_map ? pointer<const int>(*map) : nullptr,
                       .experts = pointer<const int>(*experts)});
-  Compared compared{prepared,
-                    {.hidden = plan.hidden,
-                     .tokens = launch.tokens,
-                     .top_k = plan.top_k,
-                     .type = prepared.output_type,
-                     .found = prepared.output,
-                     .first = room_.first,
-                     .expected = room_.expected,
-                     .rows = room_.rows,
-                     .route_experts = pointer<const int>(*experts),
-                     .masked_bytes = room_.masked_bytes}};
-  std::ranges::copy(prepared.route_rows, compared.arguments.tensors);
+  CompareArguments compared{.hidden = plan.hidden,
+                            .tokens = launch.tokens,
+                            .top_k = plan.top_k,
+                            .type = prepared.output_type,
+                            .found = prepared.output,
+                            .first = room_.first,
+                            .expected = room_.expected,
+                            .rows = room_.rows,
+                            .route_experts = pointer<const int>(*experts),
+                            .masked_bytes = room_.masked_bytes};
+  std::ranges::copy(prepared.route_rows, compared.tensors);
   if (const Status done = prepared.reference(); !done) return done.error();
 
   Measurement m{.tokens = launch.tokens,
@@ -114,32 +113,31 @@ Status LaunchMeasurer::run_poisoned(const PreparedLaunch& prepared, const ArenaP
   return prepared.run();
 }
 
-Status LaunchMeasurer::note_output(Measurement& m, Compared compared, bool is_first, i64& differences) {
-  CompareArguments& arguments = compared.arguments;
+Status LaunchMeasurer::note_output(Measurement& m, CompareArguments compared, bool is_first,
+                                   i64& differences) {
   if (is_first) {
-    const i64 bytes = arguments.tokens * arguments.hidden * bytes_of(arguments.type);
-    const cudaError_t error = cudaMemcpyAsync(room_.first, arguments.found, static_cast<std::size_t>(bytes),
+    const i64 bytes = compared.tokens * compared.hidden * bytes_of(compared.type);
+    const cudaError_t error = cudaMemcpyAsync(room_.first, compared.found, static_cast<std::size_t>(bytes),
                                               cudaMemcpyDeviceToDevice, launches_.stream());
     if (Status kept = check_cuda(error, "keeping an output"); !kept) return kept;
   }
-  arguments.step = CompareStep::output;
-  if (Status done = launches_.step(kCompareLaunch, arguments); !done) return done;
-  const auto rows = downloaded<ComparedRow>(arguments.rows, arguments.tokens, launches_.stream());
+  compared.step = CompareStep::output;
+  if (Status done = launches_.step(kCompareLaunch, compared); !done) return done;
+  const auto rows = downloaded<ComparedRow>(compared.rows, compared.tokens, launches_.stream());
   if (!rows) return rows.error();
   merge(m.output, output_difference(*rows));
   for (const ComparedRow& row : *rows) differences += row.different_words;
   return Ok{};
 }
 
-Status LaunchMeasurer::note_masked(Measurement& m, Compared compared, const ArenaPattern& poison) {
-  CompareArguments& arguments = compared.arguments;
+Status LaunchMeasurer::note_masked(Measurement& m, CompareArguments compared, const ArenaPattern& poison) {
   const cudaError_t error =
-      cudaMemsetAsync(arguments.masked_bytes, 0, sizeof *arguments.masked_bytes, launches_.stream());
+      cudaMemsetAsync(compared.masked_bytes, 0, sizeof *compared.masked_bytes, launches_.stream());
   if (Status cleared = check_cuda(error, "clearing a count"); !cleared) return cleared;
-  arguments.step = CompareStep::masked_bytes;
-  arguments.poison = poison.poison;
-  if (Status done = launches_.step(kCompareLaunch, arguments); !done) return done;
-  const auto bytes = downloaded<unsigned long long>(arguments.masked_bytes, 1, launches_.stream());
+  compared.step = CompareStep::masked_bytes;
+  compared.poison = poison.poison;
+  if (Status done = launches_.step(kCompareLaunch, compared); !done) return done;
+  const auto bytes = downloaded<unsigned long long>(compared.masked_bytes, 1, launches_.stream());
   if (!bytes) return bytes.error();
   m.masked_bytes = max_of(m.masked_bytes, static_cast<i64>(bytes->front()));
   return Ok{};

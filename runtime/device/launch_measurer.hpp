@@ -31,16 +31,11 @@ class LaunchMeasurer {
   Result<Measurement> measure(const TestLaunch& launch);
 
  private:
-  // What a launch is compared by.
-  struct Compared {
-    const PreparedLaunch& launch;
-    CompareArguments arguments;  // but the step
-  };
-
   Status run_poisoned(const PreparedLaunch& prepared, const ArenaPattern& poison);
-  // Compares with the reference, and with the first run's output; the first keeps it.
-  Status note_output(Measurement& m, Compared compared, bool is_first, i64& differences);
-  Status note_masked(Measurement& m, Compared compared, const ArenaPattern& poison);
+  // Compares with the reference, and with the first run's output; the first keeps it. `compared`: what the
+  // launch is compared by, but for the step.
+  Status note_output(Measurement& m, CompareArguments compared, bool is_first, i64& differences);
+  Status note_masked(Measurement& m, CompareArguments compared, const ArenaPattern& poison);
   Status note_workspace(Measurement& m, const PreparedLaunch& prepared);
   // Adds what the scans of both arenas see.
   Status scan(ArenaFindings& arena, ArenaFindings& caller);

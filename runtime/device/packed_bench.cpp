@@ -179,9 +179,6 @@ Result<TestBench> make_bench(const PackedPlan& plan, const PackedLayer& layer, i
     of_launch.tokens = routed.tokens;
     of_launch.route_experts = routed.experts;
     of_launch.topk_weights = routed.weights;
-    const auto rows = [](const HalfBits* tensor, i64 columns, i64 other_columns) {
-      return RouteRows{reinterpret_cast<const unsigned char*>(tensor), 2 * columns, 2 * other_columns};
-    };
     const LaunchSite site{.live_tokens = routed.tokens, .block = planned.block};
     return PreparedLaunch{
         .block = planned.block,
@@ -189,8 +186,8 @@ Result<TestBench> make_bench(const PackedPlan& plan, const PackedLayer& layer, i
         .reference = [of_launch, &launches] { return compute_reference(of_launch, launches); },
         .output_type = plan.is_bfloat16 ? NumberType::bfloat16 : NumberType::half,
         .output = output,
-        .route_rows = {rows(tensors.intermediate_cache13, 2 * plan.intermediate, plan.hidden),
-                       rows(tensors.intermediate_cache2, plan.intermediate, plan.intermediate)},
+        .route_rows = {rows_of_halves(tensors.intermediate_cache13, 2 * plan.intermediate, plan.hidden),
+                       rows_of_halves(tensors.intermediate_cache2, plan.intermediate, plan.intermediate)},
         .workspace = workspace,
         .workspace_words = packed_workspace_words(plan.multiprocessors)};
   };

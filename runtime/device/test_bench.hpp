@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "kernels/oracle/arguments.hpp"
@@ -85,6 +84,11 @@ struct DeviceRoutes {
   const int* map;  // null: none
   const int* experts;
 };
+
+// Of a tensor of halves: rows of so many columns, and those of the phase that has rows of its own there.
+inline RouteRows rows_of_halves(const HalfBits* tensor, i64 columns, i64 other_columns) {
+  return {reinterpret_cast<const unsigned char*>(tensor), 2 * columns, 2 * other_columns};
+}
 
 // One launch with its inputs, ready to run.
 struct PreparedLaunch {

@@ -161,9 +161,6 @@ Result<TestBench> make_bench(const TrellisPlan& plan, const TrellisLayer& layer,
     of_launch.tokens = routed.tokens;
     of_launch.route_experts = routed.experts;
     of_launch.topk_weights = routed.weights;
-    const auto rows = [](const HalfBits* tensor, i64 columns, i64 other_columns) {
-      return RouteRows{reinterpret_cast<const unsigned char*>(tensor), 2 * columns, 2 * other_columns};
-    };
     const LaunchSite site{.live_tokens = routed.tokens, .block = planned.block};
     return PreparedLaunch{
         .block = planned.block,
@@ -171,10 +168,10 @@ Result<TestBench> make_bench(const TrellisPlan& plan, const TrellisLayer& layer,
         .reference = [of_launch, &launches] { return compute_reference(of_launch, launches); },
         .output_type = NumberType::float32,
         .output = tensors.full_rotation_output,
-        .route_rows = {rows(tensors.rotation_a_gate, plan.hidden, plan.hidden),
-                       rows(tensors.rotation_a_up, plan.hidden, plan.hidden),
-                       rows(tensors.intermediate_cache13, 2 * plan.intermediate, plan.hidden),
-                       rows(tensors.intermediate_cache2, plan.intermediate, plan.intermediate)},
+        .route_rows = {rows_of_halves(tensors.rotation_a_gate, plan.hidden, plan.hidden),
+                       rows_of_halves(tensors.rotation_a_up, plan.hidden, plan.hidden),
+                       rows_of_halves(tensors.intermediate_cache13, 2 * plan.intermediate, plan.hidden),
+                       rows_of_halves(tensors.intermediate_cache2, plan.intermediate, plan.intermediate)},
         // Those that launches share; the others keep their poison, so that whoever reads them is seen.
         .workspace = planned.fused.arguments.tickets,
         .workspace_words = kTrellisSharedWords};

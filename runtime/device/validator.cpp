@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <variant>
 
 #include "runtime/device/device_arena.hpp"
 #include "runtime/device/launch_measurer.hpp"

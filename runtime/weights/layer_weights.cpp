@@ -15,7 +15,6 @@ namespace moeplan {
 namespace {
 
 constexpr i64 kTileSide = 16;
-constexpr i64 kSliceColumns = 128;          // slices lie between Hadamard blocks
 constexpr i64 kPieceBytes = i64{4} << 20;   // of a file, read at a time
 constexpr std::uint32_t kMcg = 0xCBAC1FED;  // the codebook's multiplier
 
@@ -245,13 +244,12 @@ Result<FoundLayer> find_layer(const std::string& path, i64 layer, std::string& m
   auto chosen = chosen_module(path, layer, found.layers, found.shards_of_layer);
   if (!chosen) return chosen.error();
   module = std::move(*chosen);
-  const std::string folder = path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
   for (const std::string& shard : found.shards_of_layer[module]) {
-    // Only a plain name beside the index is followed.
-    if (shard.empty() || shard.find('/') != std::string::npos)
+    const auto file = shard_path(path, shard);
+    if (!file)
       return refused(concat(path, ": the shard \"", shard, "\" of layer ", layer, " is no plain file name"),
                      "shards lie beside their index");
-    if (const Status added = add_file(folder + shard, layer, found); !added) return added.error();
+    if (const Status added = add_file(*file, layer, found); !added) return added.error();
   }
   return found;
 }
@@ -481,7 +479,7 @@ class LayerChecker {
       return added;
 
     // The first rank has the first columns of gate and up, and the first rows of down.
-    const i64 tile_bytes = 2 * kTileSide * shape_.bits;
+    const i64 tile_bytes = trellis_tile_bytes(shape_.bits);
     const i64 rows = (is_down ? intermediate : hidden) / kTileSide;
     const i64 row_bytes = (is_down ? hidden : intermediate) / kTileSide * tile_bytes;
     const i64 plane = projection == Projection::up ? shape_.experts : 0;
@@ -546,8 +544,8 @@ class LayerChecker {
 };
 
 Result<LayerWeights> LayerWeights::open(const std::string& path, i64 layer, const ExpertsShape& shape) {
-  MOEPLAN_CHECK(shape.hidden > 0 && shape.intermediate > 0 && shape.hidden % kSliceColumns == 0 &&
-                    shape.intermediate % kSliceColumns == 0,
+  MOEPLAN_CHECK(shape.hidden > 0 && shape.intermediate > 0 && shape.hidden % kHadamardBlock == 0 &&
+                    shape.intermediate % kHadamardBlock == 0,
                 "sizes of a Trellis plan are multiples of a Hadamard block");
   std::string module;
   const auto found = find_layer(path, layer, module);

@@ -69,4 +69,8 @@ inline i64 data_begin(std::string_view header) { return 8 + static_cast<i64>(hea
 // The JSON of an index, whose size is bounded as a header's is.
 Result<std::string> read_index(const RangedFile& file);
 
+// Where a shard that an index names lies: beside the index. None: its name is no plain file name, and is not
+// followed.
+std::optional<std::string> shard_path(std::string_view index_path, std::string_view shard);
+
 }  // namespace moeplan

@@ -112,7 +112,7 @@ TEST_CASE("a config none of whose plans has kernels of ours is an error, with or
   CHECK(contains(output.err, "nothing to run"));
 }
 
-TEST_CASE("--sanitizer runs the same command under compute-sanitizer and exits as that does") {
+TEST_CASE("validate --sanitizer runs the same command under compute-sanitizer and exits as that does") {
   const TemporaryFolder folder;
   const std::string program = folder.write("compute-sanitizer", "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 1\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);

@@ -9,24 +9,12 @@
 
 #include "planner/core/check.hpp"
 #include "planner/indexer/plan_indexer.hpp"
-#include "runtime/device/device_memory.hpp"
+#include "runtime/device/device_values.hpp"
 #include "runtime/indexer/indexer_kernels.hpp"
 #include "tests/gpu/gpu.hpp"
 #include "tests/indexer_support.hpp"
 
 namespace moeplan::test {
-
-// Host values on the device.
-template <class T>
-Result<DeviceMemory> uploaded(const std::vector<T>& values, std::string_view what) {
-  const i64 bytes = static_cast<i64>(values.size() * sizeof(T));
-  auto memory = DeviceMemory::allocate(max_of(bytes, 1), what);
-  if (!memory) return memory.error();
-  const cudaError_t error =
-      cudaMemcpy(memory->data(), values.data(), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice);
-  if (const Status copied = check_cuda(error, "copying inputs"); !copied) return copied.error();
-  return memory;
-}
 
 // Numbers of e4m3 below two in size, so that sums stay small, any of them as likely as any other.
 inline std::vector<std::uint8_t> random_e4m3(std::mt19937_64& engine, i64 count) {

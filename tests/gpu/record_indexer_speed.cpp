@@ -35,7 +35,7 @@ struct Shape {
   i64 rows_per_request;
   i64 context;
   bool is_prefill;
-  double peer;  // microseconds; 0: none
+  double peer;  // microseconds
 };
 
 std::vector<Shape> shapes() {
@@ -48,7 +48,7 @@ std::vector<Shape> shapes() {
   for (const i64 group : {4, 6})
     for (std::size_t i = 0; i < 4; ++i)
       all.push_back({32, 48, group, kContexts[i], false, kDecode[3].peer[i]});
-  // Scorer 863, top-k 277.
+  // Of the peer: scorer 863, top-k 277.
   all.push_back({32, 3072, 1, 32768, true, 1140});
   return all;
 }
