@@ -72,6 +72,12 @@ std::string check_count(const std::string& text) {
   return fine ? "" : "write a whole number from 0 to 999999999";
 }
 
+// A leading zero would be read as octal.
+std::string check_layer(const std::string& text) {
+  const bool fine = check_count(text).empty() && (text == "0" || text.front() != '0');
+  return fine ? "" : "write a whole number from 0 to 999999999";
+}
+
 std::string check_output(const std::string& text) {
   const auto output = parse_output(text);
   const auto* mistake = std::get_if<std::string>(&output);
@@ -357,7 +363,7 @@ void add_validate(CLI::App& command, CommandLine& line) {
           ->check(check_file_name)
           ->type_name("FILE");
   CLI::Option* const layer = command.add_option("--layer", options.layer, "The layer of --weights")
-                                 ->check(CLI::Range(i64{0}, i64{1} << 20))
+                                 ->check(check_layer)
                                  ->type_name("N");
   weights->needs(layer);
   layer->needs(weights);
@@ -668,6 +674,15 @@ std::string settle_report_options(CommandLine& line) {
     return !input.empty() && config_key(input) == config_key(evidence);
   });
   if (is_read) return "--evidence would write over " + evidence + ", which is read";
+  for (const Output& output : report.outputs) {
+    if (!evidence.empty() && !output.path.empty() && config_key(evidence) == config_key(output.path))
+      return "-o would write over " + evidence + ", the record";
+    // Of a checkpoint more files are read than the one that is named.
+    if (!line.validate.weights.empty() && output.path.ends_with(".safetensors"))
+      return "-o would write over " + output.path + ", which may be weights";
+  }
+  if (!line.validate.weights.empty() && evidence.ends_with(".safetensors"))
+    return "--evidence would write over " + evidence + ", which may be weights";
   return conflict_of(report.outputs);
 }
 

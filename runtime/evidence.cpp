@@ -241,7 +241,7 @@ std::string evidence_json(const Evidence& evidence) {
                      {"verdict", evidence.is_pass ? "PASS" : "FAIL"},
                      {"status", evidence.stale_reason ? "stale" : "current"},
                      {"stale_reason", evidence.stale_reason ? Json(*evidence.stale_reason) : Json(nullptr)}};
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Result<Evidence> read_evidence(std::string_view json) {

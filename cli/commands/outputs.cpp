@@ -18,7 +18,8 @@ constexpr std::string_view kStandardOutput[] = {"-", "/dev/stdout", "/dev/fd/1",
 
 std::string file_named(const std::string& path) {
   std::error_code ignored;
-  const auto resolved = std::filesystem::weakly_canonical(path, ignored);
+  const auto absolute = std::filesystem::absolute(path, ignored);
+  const auto resolved = std::filesystem::weakly_canonical(absolute, ignored);
   return ignored ? path : resolved.string();
 }
 

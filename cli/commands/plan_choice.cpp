@@ -28,10 +28,12 @@ ExitCode exit_code_of(ErrorCode code) {
     case ErrorCode::unsupported_architecture:
     case ErrorCode::no_nvrtc:
     case ErrorCode::no_device:
+    case ErrorCode::no_sanitizer:
       return ExitCode::no_device;
     case ErrorCode::kernel_source:
     case ErrorCode::no_kernels:
     case ErrorCode::unreadable:
+    case ErrorCode::unwritable:
     case ErrorCode::weights_refused:
       return ExitCode::input;
     default:

@@ -7,9 +7,9 @@
 
 namespace moeplan {
 
-// Replaces this process by compute-sanitizer with `tool` and this command line, less its --sanitizer. Its
-// report goes to stderr, and it exits 1 when it finds something, else as the command does. Returns only when
-// that cannot be done. Error `no_sanitizer`: where it was looked for.
+// Runs compute-sanitizer with `tool` on this command line, less its --sanitizer, and exits as that does: 1
+// when it finds something, else as the command. Its report goes to stderr. Returns only when it cannot be
+// started. Error `no_sanitizer`: where it was looked for.
 Error run_sanitized(const std::string& tool);
 
 }  // namespace moeplan

@@ -229,10 +229,9 @@ std::string command_of(const ValidateOptions& options) {
   return concat(command, " --evidence ", shell_word(options.evidence));
 }
 
-Status write_evidence(const ValidateOptions& options, const std::vector<ValidatedPlan>& plans, bool is_valid,
-                      const Machine& machine) {
+Status write_evidence(const ValidateOptions& options, const Config& config,
+                      const std::vector<ValidatedPlan>& plans, bool is_valid, const Machine& machine) {
   const GpuProfile& gpu = machine.validator->gpu();
-  const std::string& config = options.configs.paths.front();
   const NvrtcVersion version = machine.compiler.nvrtc().version();
   Evidence evidence{.name = "validate",
                     .command = command_of(options),
@@ -243,11 +242,8 @@ Status write_evidence(const ValidateOptions& options, const std::vector<Validate
                                .cuda_runtime = cuda_runtime_version()},
                     .nvrtc = concat(version.major, ".", version.minor),
                     .is_pass = is_valid};
-  if (config != "-") {
-    const auto text = read_text(config);
-    if (!text) return text.error();
-    evidence.config = Digest{config, sha256_hex(*text)};
-  }
+  const std::string& path = options.configs.paths.front();
+  if (path != "-") evidence.config = Digest{path, sha256_hex(config.text)};
   for (const auto& [variant, compiled] : machine.validator->compiled()) {
     auto kernel =
         evidence_kernel(variant, machine.validator->architecture(), compiled, read_runtime_environment());
@@ -315,6 +311,11 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
                  concat("--weights ", options.weights, ": no plan that is run has Trellis weights"),
                  "leave --weights and --layer out"};
 
+  // Behind the mistakes that are told without a GPU; returns when there is no compute-sanitizer.
+  if (!options.sanitizer.empty()) {
+    const Error error = run_sanitized(options.sanitizer);
+    return options.if_available ? Result<Report>(skipped_report(planned, error)) : error;
+  }
   if (!machine) machine.emplace(open_machine());
   if (!*machine) {
     const Error& error = machine->error();
@@ -338,7 +339,7 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
     report.notes.push_back(
         concat("texts of the kernels are from ", *opened.compiler.kernel_dir(), ", MOEPLAN_KERNEL_DIR"));
   if (!options.evidence.empty()) {
-    const Status written = write_evidence(options, plans, !report.answered_no, opened);
+    const Status written = write_evidence(options, *planned.config, plans, !report.answered_no, opened);
     if (!written) return written.error();
   }
   return report;
@@ -352,14 +353,10 @@ ExitCode run_validate(const ValidateOptions& options) {
               "run moeplan validate once for each"});
     return ExitCode::usage;
   }
-  if (!options.sanitizer.empty()) {
-    const Error error = run_sanitized(options.sanitizer);
-    if (options.if_available) {
-      warn(concat("nothing was run: ", error.message));
-      return ExitCode::ok;
-    }
-    complain(error);
-    return ExitCode::no_device;
+  if (!options.sanitizer.empty() && std::ranges::count(options.configs.paths, "-") > 0) {
+    complain({ErrorCode::invalid_value, "",
+              "--sanitizer reads the config again, and standard input is read once", "name a file"});
+    return ExitCode::usage;
   }
   // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine>>> machine;

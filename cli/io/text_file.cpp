@@ -65,7 +65,10 @@ Status write_in_place(const std::string& path, std::string_view text, int flags)
 }
 
 // Names of open streams may stand for regular files, whose readers a new file would not reach.
-bool is_stream(const std::string& path) { return path.starts_with("/dev/") || path.starts_with("/proc/"); }
+bool is_stream(const std::string& path) {
+  return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") ||
+         (path.starts_with("/proc/") && path.find("/fd/") != std::string::npos);
+}
 
 // The rights of a file that is there, else of a new one.
 mode_t rights_of(const struct stat* existing) {

@@ -105,9 +105,17 @@ Validation judge(const Measurement& m) {
   // Not true for what is not a number.
   const OutputDifference& o = m.output;
   const auto& [largest_l2, least_cosine] = m.tolerance;
+  const TensorUse* output = nullptr;
+  for (const auto* tensors : {&m.tensors, &m.caller_tensors}) {
+    for (const TensorUse& tensor : *tensors)
+      if (is_output(tensor)) output = &tensor;
+  }
   const bool is_close =
       o.relative_l2 <= largest_l2 && o.worst_row_l2 <= largest_l2 && o.cosine >= least_cosine;
-  if (!is_close)
+  // Tokens without a route have an output too: zeros.
+  if (output && m.tokens > 0 && output->use.end_touched == 0)
+    fail(ValidationCheck::oracle, concat(output->use.tensor, " was never written"));
+  else if (!is_close)
     fail(ValidationCheck::oracle,
          concat("relative error ", figure(o.relative_l2), ", of token ", o.worst_row, " ",
                 figure(o.worst_row_l2), ", at most ", figure(largest_l2), "; 1 - cosine ",
@@ -115,11 +123,6 @@ Validation judge(const Measurement& m) {
   if (o.non_finite > 0)
     fail(ValidationCheck::finite, concat(grouped(o.non_finite), " elements of the output are no numbers"));
 
-  const TensorUse* output = nullptr;
-  for (const auto* tensors : {&m.tensors, &m.caller_tensors}) {
-    for (const TensorUse& tensor : *tensors)
-      if (is_output(tensor)) output = &tensor;
-  }
   if (output && is_beyond_need(*output))
     fail(ValidationCheck::rows, beyond_text(*output));
   else if (m.masked_bytes > 0)

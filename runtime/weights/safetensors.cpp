@@ -174,7 +174,9 @@ Result<std::string> read_index(const RangedFile& file) {
 }
 
 std::optional<std::string> shard_path(std::string_view index_path, std::string_view shard) {
-  if (shard.empty() || shard.find('/') != std::string_view::npos) return std::nullopt;
+  if (shard.empty() || shard.find('/') != std::string_view::npos ||
+      shard.find('\0') != std::string_view::npos)
+    return std::nullopt;
   const auto slash = index_path.rfind('/');
   return concat(slash == std::string_view::npos ? "" : index_path.substr(0, slash + 1), shard);
 }

@@ -114,14 +114,16 @@ TEST_CASE("a config none of whose plans has kernels of ours is an error, with or
 
 TEST_CASE("validate --sanitizer runs the same command under compute-sanitizer and exits as that does") {
   const TemporaryFolder folder;
-  const std::string program = folder.write("compute-sanitizer", "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 1\n");
+  const std::string program = folder.write(
+      "compute-sanitizer", "#!/bin/sh\nprintf '%s\\n' \"$@\"\necho found something >\"$6\"\nexit 1\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const std::string environment = "PATH=" + folder.path() + ":/usr/bin:/bin";
   for (const char* option : {"--sanitizer memcheck", "--sanitizer=memcheck"}) {
     const Output output = run_moeplan("validate -c configs/glm52.json " + std::string(option) + " --emulate",
                                       "", environment.c_str());
     CHECK(output.exit_code == 1);
-    CHECK(output.out.starts_with("--tool\nmemcheck\n--error-exitcode\n1\n--log-file\n/dev/stderr\n/"));
+    CHECK(output.out.starts_with("--tool\nmemcheck\n--error-exitcode\n1\n--log-file\n/proc/self/fd/"));
+    CHECK(output.err == "found something\n");
     CHECK(output.out.ends_with("validate\n-c\nconfigs/glm52.json\n--emulate\n"));
   }
 }
@@ -139,7 +141,11 @@ TEST_CASE("without compute-sanitizer --sanitizer says where it was looked for, a
   CHECK(contains(output.err,
                  "error[no_sanitizer]: compute-sanitizer is in none of /nowhere, /nowhere/cuda/bin"));
   CHECK(nowhere(" --if-available").exit_code == 0);
+  CHECK(nowhere(" -c /nowhere.json --if-available").exit_code == 3);
   CHECK(validate("-c configs/glm52.json --sanitizer valgrind").exit_code == 2);
+  const Output twice = validate("-c - --sanitizer memcheck", "{}");
+  CHECK(twice.exit_code == 2);
+  CHECK(contains(twice.err, "standard input is read once"));
 }
 
 TEST_CASE("validate takes --weights and --layer together, and never writes over the weights") {
@@ -187,4 +193,20 @@ TEST_CASE("weights that are not what the plan runs exit 3, ahead of a missing GP
   const Output unused = validate(packed + " --if-available");
   CHECK(unused.exit_code == 3);
   CHECK(contains(unused.err, ": no plan that is run has Trellis weights\n  help: leave "));
+}
+
+TEST_CASE("validate writes over no record, no shard, and takes a layer's number as it is written") {
+  const TemporaryFolder folder;
+  const std::string weights = folder.write("m.safetensors", safetensors_text(exl3_tensors({})));
+  const std::string record = folder.path() + "/record.json";
+  for (const std::string& arguments :
+       {"-c configs/glm52.json --evidence '" + record + "' -o json='" + record + "'",
+        "-c configs/glm52.json --weights '" + weights + "' --layer 3 -o json='" + folder.path() +
+            "/n.safetensors'",
+        "-c configs/glm52.json --weights '" + weights + "' --layer 3 --evidence '" + folder.path() +
+            "/n.safetensors'",
+        "-c configs/glm52.json --weights '" + weights + "' --layer 03"}) {
+    INFO(arguments);
+    CHECK(validate(arguments).exit_code == 2);
+  }
 }

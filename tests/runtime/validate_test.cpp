@@ -95,6 +95,9 @@ TEST_CASE("each fault of a packed launch fails its own check and no other, at th
   CHECK(with([](Measurement& m) { m.tensors[0].use.end_touched = 201; }) == "need");
   CHECK(with([](Measurement& m) { m.caller_tensors[0].use.end_touched = 41; }) == "rows");
   CHECK(with([](Measurement& m) { m.is_workspace_zero = false; }) == "workspace");
+  CHECK(with([](Measurement& m) {
+          m.caller_tensors[0].use = {m.caller_tensors[0].use.tensor, 40};
+        }) == "oracle");
 }
 
 TEST_CASE("the bar of a plan is its weights' and its type's") {
