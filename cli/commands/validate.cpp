@@ -283,8 +283,9 @@ Covered covered_plans(const PlannedConfig& planned, const std::vector<DeployedPl
   }
   if (!choice.empty()) return covered;
   constexpr std::string_view kWhy = " is not run: this build has no kernels of its own for ";
-  for (const IndexerPlan& plan : planned.indexer_plans)
-    lacks(plan.request->id, "", concat(plan.request->id, kWhy, "indexer plans"));
+  for (const DeployedIndexer& plan : planned.indexer_plans)
+    lacks(plan.request->id, "",
+          concat(plan.request->id, " is not run: this build does not run indexer plans"));
   for (const RuntimePart& part : planned.mixed_parts)
     lacks(std::string(part.name), "", concat(part.name, kWhy, "one grid of mixed bit widths"));
   return covered;
@@ -364,7 +365,7 @@ ExitCode run_validate(const ValidateOptions& options) {
   // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine>>> machine;
   WeightsOfShapes weights(options.weights, options.layer);
-  return answer_plans(options.configs, options.plan,
+  return answer_plans(options.configs, options.plan, PlanScope::moe,
                       [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
                         return answer(planned, plans, options, weights, machine);
                       });
