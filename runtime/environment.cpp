@@ -1,11 +1,15 @@
 #include "runtime/environment.hpp"
 
+#include <atomic>
 #include <cstdlib>
 
 namespace moeplan {
 namespace {
 
+std::atomic<i64> reads = 0;
+
 std::optional<std::string> variable(const char* name) {
+  ++reads;
   const char* value = std::getenv(name);
   if (!value || !*value) return {};
   return value;
@@ -23,5 +27,7 @@ RuntimeEnvironment read_runtime_environment() {
           .home = variable("HOME"),
           .xdg_cache_home = variable("XDG_CACHE_HOME")};
 }
+
+i64 environment_reads() { return reads; }
 
 }  // namespace moeplan

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "planner/core/integer.hpp"
+
 namespace moeplan {
 
 struct RuntimeEnvironment {
@@ -20,5 +22,8 @@ struct RuntimeEnvironment {
 
 // The one place of runtime/ that reads the environment. Empty variables count as unset.
 RuntimeEnvironment read_runtime_environment();
+
+// How many variables were read there so far.
+i64 environment_reads();
 
 }  // namespace moeplan

@@ -16,6 +16,14 @@ PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layou
   return {variants_of(kernel_plan(request, layout)), ""};
 }
 
+PlannedKernels planned_kernels(const IndexerRequest& request, const IndexerLayout& layout) {
+  if (std::string missing = missing_indexer_kernels(request, layout); !missing.empty())
+    return {{}, std::move(missing)};
+  // Which kernels there are does not depend on the device.
+  constexpr i64 kAnyMultiprocessors = 1;
+  return {indexer_variants(indexer_plan(request, layout, kAnyMultiprocessors)), ""};
+}
+
 KernelPlan kernel_plan(const MoeRequest& request, const MoeLayout& layout) {
   if (layout.weight_layout == WeightLayout::packed) return packed_plan(request, layout);
   return trellis_plan(request, layout);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/moe/layout.hpp"
+#include "runtime/indexer/indexer_kernels.hpp"
 #include "runtime/jit/kernel_catalog.hpp"
 #include "runtime/moe/packed_kernels.hpp"
 #include "runtime/moe/trellis_kernels.hpp"
@@ -19,6 +20,8 @@ struct PlannedKernels {
 
 // Of one fused-MoE plan.
 PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout);
+// Of an indexer's plan, of an `indexer_paged` request.
+PlannedKernels planned_kernels(const IndexerRequest& request, const IndexerLayout& layout);
 
 // A plan that kernels of ours run.
 using KernelPlan = std::variant<TrellisPlan, PackedPlan>;

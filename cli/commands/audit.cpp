@@ -292,7 +292,7 @@ Result<Report> audit_report(const PlannedConfig& planned, const std::vector<Depl
 }  // namespace
 
 ExitCode run_audit(const AuditOptions& options) {
-  return answer_plans(options.configs, options.plan,
+  return answer_plans(options.configs, options.plan, PlanScope::moe,
                       [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
                         return audit_report(planned, plans, options);
                       });

@@ -242,35 +242,39 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
   report.tables.push_back(kernels_table());
   WantedKernels wanted;
   std::vector<std::string> covered, uncovered;
+  const auto lacks = [&](std::string id, std::string pointer, std::string message) {
+    report.findings.push_back({"no-kernels", "warning", std::move(pointer), std::move(message), ""});
+    uncovered.push_back(std::move(id));
+  };
+  const auto want = [&](const std::string& id, const std::string& pointer, const PlannedKernels& kernels) {
+    if (!kernels.missing.empty())
+      return lacks(id, pointer, concat(plan_name(id), " is not compiled: ", kernels.missing));
+    covered.push_back(id);
+    for (const KernelVariant& variant : kernels.variants) wanted.add(variant, id);
+  };
   for (const DeployedPlan& plan : plans) {
-    if (!is_chosen(plan.id(), options.plan)) continue;
-    const PlannedKernels kernels = planned_kernels(plan.request(), plan.layout);
-    if (!kernels.missing.empty()) {
-      uncovered.push_back(plan.id());
-      report.findings.push_back({"no-kernels", "warning", plan.origin.config_pointer(""),
-                                 concat(plan_name(plan.id()), " is not compiled: ", kernels.missing), ""});
-      continue;
-    }
-    covered.push_back(plan.id());
-    for (const KernelVariant& variant : kernels.variants) wanted.add(variant, plan.id());
+    if (is_chosen(plan.id(), options.plan))
+      want(plan.id(), plan.origin.config_pointer(""), planned_kernels(plan.request(), plan.layout));
+  }
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
+    if (is_chosen(plan.request->id, options.plan))
+      want(plan.request->id, "", planned_kernels(plan.request->indexer, *plan.layout));
   }
   if (covered.empty())
     return Error{ErrorCode::no_kernels, "",
                  "no plan of this config has kernels in this build, so there is nothing to compile",
-                 report.findings.empty() ? "it has no fused-MoE plan" : report.findings.front().message};
+                 report.findings.empty() ? "it has neither a fused-MoE plan nor a paged indexer plan"
+                                         : report.findings.front().message};
   for (const std::string& plan : covered) {
     for (const KernelVariant& variant : kArenaKernels) wanted.add(variant, plan);
   }
 
   if (options.plan.empty()) {
-    const auto lacks = [&](std::string what, std::string_view why) {
-      report.findings.push_back(
-          {"no-kernels", "warning", "",
-           concat(what, " is not compiled: this build has no kernels of its own for ", why), ""});
-      uncovered.push_back(std::move(what));
-    };
-    for (const IndexerPlan& plan : planned.indexer_plans) lacks(plan.request->id, "indexer plans");
-    for (const RuntimePart& part : planned.mixed_parts) lacks(part.name, "one grid of mixed bit widths");
+    for (const RuntimePart& part : planned.mixed_parts)
+      lacks(
+          std::string(part.name), "",
+          concat(part.name,
+                 " is not compiled: this build has no kernels of its own for one grid of mixed bit widths"));
   }
 
   Built built;
@@ -313,7 +317,7 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
 ExitCode run_compile(const CompileOptions& options) {
   // Looked for when the first config is read: a mistake in it is told ahead of a missing compiler.
   std::optional<Result<Compiler>> compiler;
-  return answer_plans(options.configs, options.plan,
+  return answer_plans(options.configs, options.plan, PlanScope::kernels,
                       [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
                         if (!compiler) compiler.emplace(kernel_compiler(!options.no_cache));
                         if (!*compiler) return Result<Report>(compiler->error());

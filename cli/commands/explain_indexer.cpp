@@ -33,7 +33,7 @@ std::string why_not(const IndexerRequest& request, IndexerRoute route, const Res
 }
 
 // What one plan would reserve on every route, and why it takes the one it takes.
-void add_routes(const IndexerPlan& plan, Table& table) {
+void add_routes(const DeployedIndexer& plan, Table& table) {
   for (const auto& [choice, route] : kRoutes) {
     const bool taken = route == plan.layout->route;
     IndexerRequest request = plan.request->indexer;
@@ -55,7 +55,7 @@ Table route_table(const PlannedConfig& planned) {
                    {"taken", "TAKEN"},
                    {"bytes", "BYTES", ColumnKind::bytes},
                    {"why", "WHY"}};
-  for (const IndexerPlan& plan : planned.indexer_plans) add_routes(plan, table);
+  for (const DeployedIndexer& plan : planned.indexer_plans) add_routes(plan, table);
   return table;
 }
 
@@ -68,7 +68,7 @@ Table slack_table(const PlannedConfig& planned) {
                    {"formula", "ELEMENTS"},
                    {"bytes", "BYTES", ColumnKind::bytes},
                    {"touched", "TOUCHED"}};
-  for (const IndexerPlan& plan : planned.indexer_plans) {
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
     for (const TensorSpec& tensor : plan.layout->arena.tensors) {
       const bool carries = route_touches(plan.layout->route, tensor.name, FoldUse::carry);
       const bool folds = route_touches(plan.layout->route, tensor.name, FoldUse::two_level);
@@ -116,7 +116,7 @@ Table step_table(const PlannedConfig& planned) {
                    {"env_reads", "ENV READS", ColumnKind::count},
                    {"env_reads_per_step", "A STEP", ColumnKind::count},
                    {"variables", "OF"}};
-  for (const IndexerPlan& plan : planned.indexer_plans) {
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
     IndexerRequest call = plan.request->indexer;
     call.args.rows = call.caps.max_q_rows;
     call.args.num_heads = call.caps.num_q_heads;
@@ -154,14 +154,14 @@ Report explain_indexer_report(const PlannedConfig& planned, bool with_steps) {
     return report;
   }
   std::vector<std::string> taken;
-  for (const IndexerPlan& plan : planned.indexer_plans)
+  for (const DeployedIndexer& plan : planned.indexer_plans)
     taken.push_back(concat(plan.request->id, " takes ", name_of(plan.layout->route)));
   report.verdict = concat(deployment.name ? concat(*deployment.name, ": ") : std::string(), join(taken, ", "),
                           " · contract ", planned.contract_names());
   report.subject = subject_of(deployment);
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", planned.contract_names()}};
-  for (const IndexerPlan& plan : planned.indexer_plans) {
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
     report.totals.push_back({concat(plan.request->id, " untouched_bytes"), untouched_bytes(*plan.layout)});
     report.notes.push_back(
         concat(plan.request->id, ": ", name_of(plan.layout->route), ", because ", plan.layout->route_reason));

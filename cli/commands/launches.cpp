@@ -243,7 +243,7 @@ Result<Report> launches_report(const PlannedConfig& planned, const std::vector<D
 }  // namespace
 
 ExitCode run_launches(const LaunchOptions& options) {
-  return answer_plans(options.configs, options.plan,
+  return answer_plans(options.configs, options.plan, PlanScope::moe,
                       [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
                         return options.live_tokens ? launch_key_report(planned, plans, options)
                                                    : launches_report(planned, plans, options);

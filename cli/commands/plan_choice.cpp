@@ -10,15 +10,21 @@ namespace moeplan {
 namespace {
 
 // The error where no plan is meant names those there are.
-Status check_choice(const std::vector<DeployedPlan>& plans, const std::string& choice) {
+Status check_choice(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
+                    const std::string& choice, PlanScope scope) {
   std::vector<std::string_view> ids;
   for (const DeployedPlan& plan : plans) ids.push_back(plan.id());
+  if (scope == PlanScope::kernels) {
+    for (const DeployedIndexer& plan : planned.indexer_plans) ids.push_back(plan.request->id);
+  }
   if (choice.empty() || std::ranges::find(ids, choice) != ids.end()) return Ok{};
   const auto near = did_you_mean(choice, ids);
-  return Error{ErrorCode::unknown_value, "", concat("--plan ", choice, ": the config has no such MoE plan"),
-               near          ? concat("did you mean \"", *near, "\"?")
-               : ids.empty() ? "it has none at all"
-                             : concat("it has ", join(ids, ", "))};
+  return Error{
+      ErrorCode::unknown_value, "",
+      concat("--plan ", choice, ": the config has no such ", scope == PlanScope::moe ? "MoE plan" : "plan"),
+      near          ? concat("did you mean \"", *near, "\"?")
+      : ids.empty() ? "it has none at all"
+                    : concat("it has ", join(ids, ", "))};
 }
 
 // What an error without a place in a config says of the run: of the machine, of an input beside the configs,
@@ -48,13 +54,13 @@ bool is_chosen(std::string_view plan_id, const std::string& choice) {
 }
 
 ExitCode answer_plans(
-    const ConfigOptions& options, const std::string& choice,
+    const ConfigOptions& options, const std::string& choice, PlanScope scope,
     const std::function<Result<Report>(const PlannedConfig&, const std::vector<DeployedPlan>&)>& report) {
   std::optional<ExitCode> unlocated;
   const ExitCode code = answer_configs(options, [&](const PlannedConfig& planned) -> Result<Report> {
     const auto plans = deployed_plans(planned.config->deployment);
     if (!plans) return plans.error();
-    const Status chosen = check_choice(*plans, choice);
+    const Status chosen = check_choice(planned, *plans, choice, scope);
     auto answer = chosen ? report(planned, *plans) : Result<Report>(chosen.error());
     if (!answer && answer.error().pointer.empty()) unlocated = exit_code_of(answer.error().code);
     return answer;

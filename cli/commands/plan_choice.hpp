@@ -1,4 +1,4 @@
-// What commands about single MoE plans share: --plan, and what bytes are worth in KV tokens.
+// What commands about single plans share: --plan, and what bytes are worth in KV tokens.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,16 @@ namespace moeplan {
 // Whether the plan is meant by --plan; "" means all.
 bool is_chosen(std::string_view plan_id, const std::string& choice);
 
-// Answers each config with a report about its MoE plans. --plan has to name one of them; anything else, and
-// an error of `report` without a pointer, is a mistake of the command line.
+// Which plans a command is about: --plan has to name one of them.
+enum class PlanScope {
+  moe,
+  kernels,  // and the paged indexer plans: those that kernels of ours may run
+};
+
+// Answers each config with a report about its plans. An unknown --plan, and an error of `report` without a
+// pointer, is a mistake of the command line.
 ExitCode answer_plans(
-    const ConfigOptions& options, const std::string& choice,
+    const ConfigOptions& options, const std::string& choice, PlanScope scope,
     const std::function<Result<Report>(const PlannedConfig&, const std::vector<DeployedPlan>&)>& report);
 
 // The KV cache of the deployment, where it follows from what is stated.

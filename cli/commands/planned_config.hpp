@@ -28,8 +28,8 @@ struct PlannedRequest {
 struct PlannedConfig {
   std::unique_ptr<Config> config;  // holds the problems; places point into it
   std::vector<PlannedRequest> plans;
-  std::vector<IndexerPlan> indexer_plans;  // the paged arenas that the engine makes; points into `plans`
-  std::vector<RuntimePart> mixed_parts;    // what a target of mixed bit widths allocates in place of arenas
+  std::vector<DeployedIndexer> indexer_plans;  // the paged arenas that the engine makes; points into `plans`
+  std::vector<RuntimePart> mixed_parts;  // what a target of mixed bit widths allocates in place of arenas
 
   bool ok() const { return config->problems.empty(); }
   // The contracts of its plans, each once: "a" or "a, b".

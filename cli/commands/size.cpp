@@ -129,7 +129,7 @@ Table late_table(const PlannedConfig& planned) {
                    {"context_tokens", "AND CONTEXT", ColumnKind::count},
                    {"slices", "SLICES", ColumnKind::count},
                    {"bytes", "BYTES", ColumnKind::bytes}};
-  for (const IndexerPlan& plan : planned.indexer_plans) {
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
     const LateAllocation& late = plan.late;
     if (late.bytes == 0) continue;
     table.rows.push_back({{plan.request->id, std::string(late.what), late.rows, late.tokens,
@@ -142,7 +142,7 @@ Table late_table(const PlannedConfig& planned) {
 // The most that calls hold at once: a step is either a decode or a prefill.
 i64 late_bytes(const PlannedConfig& planned) {
   i64 most = 0;
-  for (const IndexerPlan& plan : planned.indexer_plans) most = max_of(most, plan.late.bytes);
+  for (const DeployedIndexer& plan : planned.indexer_plans) most = max_of(most, plan.late.bytes);
   return most;
 }
 

@@ -152,7 +152,7 @@ Snapshot snapshot_of(const PlannedConfig& planned, std::string path) {
     snapshot.moe_bytes += part.bytes;
     snapshot.arenas.push_back(arena_of_part(part));
   }
-  for (const IndexerPlan& plan : planned.indexer_plans)
+  for (const DeployedIndexer& plan : planned.indexer_plans)
     snapshot.late_bytes = max_of(snapshot.late_bytes, plan.late.bytes);
   add_deployment_figures(snapshot, deployment);
   snapshot.settings = settings_of(planned.config->document);

@@ -1,4 +1,5 @@
-// moeplan validate: runs the kernels of every MoE plan in an arena of exactly its bytes, against a reference.
+// moeplan validate: runs the kernels of every plan that has some in an arena of exactly its bytes, against a
+// reference.
 #include <algorithm>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/launch_findings.hpp"
+#include "planner/indexer/plan_indexer.hpp"
 #include "planner/moe/plan_moe.hpp"
 #include "runtime/device/validator.hpp"
 #include "runtime/jit/digest.hpp"
@@ -80,55 +82,128 @@ Result<ExecutedPlan> executed_plan(const MoeRequest& planned, i64 sms) {
   return ExecutedPlan{request, *layout, kernel_plan(request, *layout)};
 }
 
-Placement placed(const MoeLayout& layout, GuardMode mode) {
-  const auto& tensors = layout.arena.tensors;
-  return place_guarded(std::span(tensors.begin(), tensors.size()), layout.total_bytes, mode);
+// The same of an indexer's plan.
+struct ExecutedIndexer {
+  IndexerRequest request;
+  IndexerLayout layout;
+  IndexerPlan kernels;
+};
+
+Result<ExecutedIndexer> executed_plan(const IndexerRequest& planned, i64 sms) {
+  IndexerRequest request = planned;
+  request.device.sm_count = sms;
+  const auto layout = plan_indexer_paged(request);
+  if (!layout) return layout.error();
+  if (std::string missing = planned_kernels(request, *layout).missing; !missing.empty())
+    return Error{ErrorCode::no_kernels, "", std::move(missing), ""};
+  return ExecutedIndexer{request, *layout, indexer_plan(request, *layout, sms)};
 }
+
+Placement placed(const PlannedArena& arena, GuardMode mode) {
+  const auto& tensors = arena.layout.tensors;
+  return place_guarded(std::span(tensors.begin(), tensors.size()), arena.total_bytes, mode);
+}
+
+// What plans are run with.
+struct RunSettings {
+  i64 shared_limit;
+  const ValidateOptions& options;
+  Validator& validator;
+};
 
 // Runs one plan and notes what became of it.
 class PlanRun {
  public:
-  PlanRun(const DeployedPlan& plan, i64 shared_limit, const ValidateOptions& options,
-          const LayerWeights* weights, Validator& validator)
-      : plan_(plan),
-        shared_limit_(shared_limit),
-        options_(options),
-        weights_(weights),
-        validator_(validator) {}
+  PlanRun(std::string id, const RunSettings& settings)
+      : shared_limit_(settings.shared_limit), options_(settings.options), validator_(settings.validator) {
+    result_.id = std::move(id);
+  }
+  virtual ~PlanRun() = default;
 
   ValidatedPlan run() {
-    const MoeRequest& request = plan_.request();
-    result_.id = plan_.id();
-    result_.pointer = plan_.origin.config_pointer("");
-    result_.capacity = request.capacity.tokens();
-    result_.planned_sms = request.multiprocessors();
-    result_.planned_bytes = plan_.layout.total_bytes;
-    if (plan_.layout.weight_layout == WeightLayout::trellis) result_.bits = request.weights.bits();
-    if (weights_) result_.weights = weights_->source();
-    validator_.use_layer(weights_);
     if (const Status done = run_all(); !done)
       result_.findings.push_back({rule_of(done.error().code), "error", result_.pointer,
-                                  concat(plan_name(plan_.id()), " could not be run: ", done.error().message),
+                                  concat(plan_name(result_.id), " could not be run: ", done.error().message),
                                   done.error().help});
     return std::move(result_);
   }
+
+ protected:
+  virtual Status run_all() = 0;
+
+  // As many as the plan is run with.
+  i64 note_executed_sms() {
+    result_.executed_sms = options_.emulate ? result_.planned_sms : validator_.gpu().sm_count;
+    return result_.executed_sms;
+  }
+
+  template <class Plan, class Launch>
+  Result<std::vector<Measurement>> measure(const Plan& kernels, const Placement& placement,
+                                           const std::vector<Launch>& launches,
+                                           RoomCheck room_check = RoomCheck::on) {
+    ProgressLine line(std::ssize(launches), concat("launches of ", result_.id), !options_.no_progress);
+    return validator_.measure(kernels, placement, std::span<const Launch>(launches), room_check,
+                              [&](std::size_t done, std::size_t) { line.show(static_cast<i64>(done)); });
+  }
+
+  template <class Plan, class Launch>
+  Status shrink(const Plan& executed, const std::vector<Launch>& launches, const std::string& tensor) {
+    if (result_.shrunk.empty()) result_.shrunk = "the plan's own";
+    auto shrinks =
+        shrink_tensors(executed.layout, tensor, [&](const Placement& placement, RoomCheck room_check) {
+          return measure(executed.kernels, placement, launches, room_check);
+        });
+    if (!shrinks) return shrinks.error();
+    result_.shrinks = std::move(*shrinks);
+    return Ok{};
+  }
+
+  void check_shared_memory(const std::vector<KernelVariant>& variants) {
+    for (const KernelVariant& variant : variants) {
+      if (shared_bytes_of(variant) <= shared_limit_) continue;
+      result_.findings.push_back({"shared-memory", "error", result_.pointer,
+                                  concat(plan_name(result_.id), ": kernel ", text_of(variant), " takes ",
+                                         grouped(shared_bytes_of(variant)), " B of shared memory a block, ",
+                                         grouped(shared_limit_), " B are to be had"),
+                                  "another block size"});
+    }
+  }
+
+  i64 shared_limit_;
+  const ValidateOptions& options_;
+  Validator& validator_;
+  ValidatedPlan result_;
 
  private:
   static const char* rule_of(ErrorCode code) {
     if (code == ErrorCode::grid_not_resident) return "not-resident";
     return code == ErrorCode::scratch_too_small ? "refused" : "not-run";
   }
+};
 
-  Status run_all() {
-    const i64 sms = options_.emulate ? result_.planned_sms : validator_.gpu().sm_count;
-    const auto executed = executed_plan(plan_.request(), sms);
+class MoeRun final : public PlanRun {
+ public:
+  MoeRun(const DeployedPlan& plan, const LayerWeights* weights, const RunSettings& settings)
+      : PlanRun(plan.id(), settings), plan_(plan), weights_(weights) {
+    const MoeRequest& request = plan_.request();
+    result_.pointer = plan_.origin.config_pointer("");
+    result_.capacity = request.capacity.tokens();
+    result_.planned_sms = request.multiprocessors();
+    result_.planned_bytes = plan_.layout.total_bytes;
+    if (plan_.layout.weight_layout == WeightLayout::trellis) result_.bits = request.weights.bits();
+    if (weights_) result_.weights = weights_->source();
+  }
+
+ private:
+  Status run_all() override {
+    validator_.use_layer(weights_);
+    const auto executed = executed_plan(plan_.request(), note_executed_sms());
     if (!executed) return executed.error();
-    result_.executed_sms = sms;
     result_.executed_bytes = executed->layout.total_bytes;
     const KernelPlan& kernels = executed->kernels;
     const i64 capacity = fused_plan(kernels).capacity;
     result_.tolerance = tolerance_of(kernels);
-    check_shared_memory(kernels);
+    check_shared_memory(variants_of(kernels));
 
     const TestLaunches launches = launches_to_validate(fused_plan(kernels), plan_.may_have(ExpertMap::absent),
                                                        plan_.may_have(ExpertMap::present));
@@ -144,7 +219,7 @@ class PlanRun {
     if (!strict) return strict.error();
     result_.strict = std::move(*strict);
 
-    return options_.shrink.empty() ? shrink_all(*executed) : shrink(*executed, options_.shrink);
+    return options_.shrink.empty() ? shrink_all(*executed) : shrink_of(*executed, options_.shrink);
   }
 
   // Every tensor of a small plan of the same kind.
@@ -155,68 +230,61 @@ class PlanRun {
     result_.shrunk = concat("small: ", small->request.capacity.tokens(), " tokens");
     result_.shrinks_made_up =
         weights_ && !(weights_->shape() == experts_shape(std::get<TrellisPlan>(small->kernels)));
-    return shrink(*small, "");
+    return shrink_of(*small, "");
   }
 
-  Status shrink(const ExecutedPlan& executed, const std::string& tensor) {
-    if (result_.shrunk.empty()) result_.shrunk = "the plan's own";
-    const auto launches = launches_to_shrink(fused_plan(executed.kernels), plan_.may_have(ExpertMap::absent),
-                                             plan_.may_have(ExpertMap::present));
-    auto shrinks =
-        shrink_tensors(executed.layout, tensor, [&](const Placement& placement, RoomCheck room_check) {
-          return measure(executed.kernels, placement, launches, room_check);
-        });
-    if (!shrinks) return shrinks.error();
-    result_.shrinks = std::move(*shrinks);
-    return Ok{};
+  Status shrink_of(const ExecutedPlan& executed, const std::string& tensor) {
+    return shrink(executed,
+                  launches_to_shrink(fused_plan(executed.kernels), plan_.may_have(ExpertMap::absent),
+                                     plan_.may_have(ExpertMap::present)),
+                  tensor);
   }
 
   bool has_map() const { return !plan_.may_have(ExpertMap::absent); }
-
-  Result<std::vector<Measurement>> measure(const KernelPlan& kernels, const Placement& placement,
-                                           const std::vector<TestLaunch>& launches,
-                                           RoomCheck room_check = RoomCheck::on) {
-    ProgressLine line(std::ssize(launches), concat("launches of ", plan_.id()), !options_.no_progress);
-    return validator_.measure(kernels, placement, launches, room_check,
-                              [&](std::size_t done, std::size_t) { line.show(static_cast<i64>(done)); });
-  }
-
-  void check_shared_memory(const KernelPlan& kernels) {
-    for (const KernelVariant& variant : variants_of(kernels)) {
-      if (shared_bytes_of(variant) <= shared_limit_) continue;
-      result_.findings.push_back({"shared-memory", "error", result_.pointer,
-                                  concat(plan_name(plan_.id()), ": kernel ", text_of(variant), " takes ",
-                                         grouped(shared_bytes_of(variant)), " B of shared memory a block, ",
-                                         grouped(shared_limit_), " B are to be had"),
-                                  "another block size"});
-    }
-  }
 
   // Of a small launch; the capacity is run beside it.
   static constexpr i64 kStrictTokens = 33;
 
   const DeployedPlan& plan_;
-  i64 shared_limit_;
-  const ValidateOptions& options_;
   const LayerWeights* weights_;  // null: made up
-  Validator& validator_;
-  ValidatedPlan result_;
 };
 
-// --shrink has to name a tensor of a plan that is run.
-Status check_shrink(const std::vector<const DeployedPlan*>& plans, const std::string& tensor) {
-  std::vector<std::string_view> names;
-  for (const DeployedPlan* plan : plans) {
-    for (const TensorSpec& spec : plan->layout.arena.tensors) {
-      if (spec.offset != kOutsideArena && std::ranges::find(names, spec.name) == names.end())
-        names.push_back(spec.name);
-    }
+class IndexerRun final : public PlanRun {
+ public:
+  IndexerRun(const DeployedIndexer& plan, const RunSettings& settings)
+      : PlanRun(plan.request->id, settings), plan_(plan) {
+    const IndexerRequest& request = plan.request->indexer;
+    result_.capacity = *request.caps.max_q_rows;
+    result_.planned_sms = request.device.sm_count.value_or(validator_.gpu().sm_count);
+    result_.planned_bytes = plan.layout->total_bytes;
   }
-  if (tensor.empty() || std::ranges::find(names, tensor) != names.end()) return Ok{};
-  const auto near = did_you_mean(tensor, names);
-  return Error{ErrorCode::unknown_value, "", concat("--shrink ", tensor, ": no plan that is run has it"),
-               near ? concat("did you mean \"", *near, "\"?") : concat("they have ", join(names, ", "))};
-}
+
+ private:
+  Status run_all() override {
+    const auto executed = executed_plan(plan_.request->indexer, note_executed_sms());
+    if (!executed) return executed.error();
+    result_.executed_bytes = executed->layout.total_bytes;
+    const IndexerPlan& kernels = executed->kernels;
+    result_.tolerance = indexer_tolerance(validator_.gpu().compute_capability);
+    check_shared_memory(indexer_variants(kernels));
+
+    auto packed = measure(kernels, placed(executed->layout, GuardMode::packed), calls_to_validate(kernels));
+    if (!packed) return packed.error();
+    result_.packed = std::move(*packed);
+    auto strict = measure(kernels, placed(executed->layout, GuardMode::strict), calls_to_shrink(kernels));
+    if (!strict) return strict.error();
+    result_.strict = std::move(*strict);
+
+    if (!options_.shrink.empty()) return shrink(*executed, calls_to_shrink(kernels), options_.shrink);
+    const auto small =
+        executed_plan(small_request(executed->request, executed->layout.route), result_.executed_sms);
+    if (!small) return small.error();
+    result_.shrunk = concat("small: ", small->kernels.rows, " rows, ", small->kernels.pages, " pages");
+    return shrink(*small, calls_to_shrink(small->kernels), "");
+  }
+
+  const DeployedIndexer& plan_;
+};
 
 std::string command_of(const ValidateOptions& options) {
   std::string command = concat("moeplan validate -c ", shell_word(options.configs.paths.front()));
@@ -257,6 +325,7 @@ Status write_evidence(const ValidateOptions& options, const Config& config,
 // The plans that kernels of ours run, and what is said of the others.
 struct Covered {
   std::vector<const DeployedPlan*> plans;
+  std::vector<const DeployedIndexer*> indexers;
   std::vector<std::string> uncovered;
   std::vector<Finding> findings;
 };
@@ -277,13 +346,38 @@ Covered covered_plans(const PlannedConfig& planned, const std::vector<DeployedPl
       lacks(plan.id(), plan.origin.config_pointer(""),
             concat(plan_name(plan.id()), " is not run: ", missing));
   }
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
+    const std::string& id = plan.request->id;
+    if (!is_chosen(id, choice)) continue;
+    const std::string missing = planned_kernels(plan.request->indexer, *plan.layout).missing;
+    if (missing.empty())
+      covered.indexers.push_back(&plan);
+    else
+      lacks(id, "", concat(plan_name(id), " is not run: ", missing));
+  }
   if (!choice.empty()) return covered;
-  constexpr std::string_view kWhy = " is not run: this build has no kernels of its own for ";
-  for (const IndexerPlan& plan : planned.indexer_plans)
-    lacks(plan.request->id, "", concat(plan.request->id, kWhy, "indexer plans"));
   for (const RuntimePart& part : planned.mixed_parts)
-    lacks(std::string(part.name), "", concat(part.name, kWhy, "one grid of mixed bit widths"));
+    lacks(std::string(part.name), "",
+          concat(part.name,
+                 " is not run: this build has no kernels of its own for one grid of mixed bit widths"));
   return covered;
+}
+
+// --shrink has to name a tensor of a plan that is run.
+Status check_shrink(const Covered& covered, const std::string& tensor) {
+  std::vector<std::string_view> names;
+  const auto add = [&](const ArenaLayout& arena) {
+    for (const TensorSpec& spec : arena.tensors) {
+      if (spec.offset != kOutsideArena && std::ranges::find(names, spec.name) == names.end())
+        names.push_back(spec.name);
+    }
+  };
+  for (const DeployedPlan* plan : covered.plans) add(plan->layout.arena);
+  for (const DeployedIndexer* plan : covered.indexers) add(plan->layout->arena);
+  if (tensor.empty() || std::ranges::find(names, tensor) != names.end()) return Ok{};
+  const auto near = did_you_mean(tensor, names);
+  return Error{ErrorCode::unknown_value, "", concat("--shrink ", tensor, ": no plan that is run has it"),
+               near ? concat("did you mean \"", *near, "\"?") : concat("they have ", join(names, ", "))};
 }
 
 bool is_unavailable(const Error& error) {
@@ -295,11 +389,12 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
                       const ValidateOptions& options, WeightsOfShapes& weights,
                       std::optional<Result<std::unique_ptr<Machine>>>& machine) {
   Covered covered = covered_plans(planned, deployed, options.plan);
-  if (covered.plans.empty())
+  if (covered.plans.empty() && covered.indexers.empty())
     return Error{ErrorCode::no_kernels, "",
                  "no plan of this config has kernels in this build, so there is nothing to run",
-                 covered.findings.empty() ? "it has no fused-MoE plan" : covered.findings.front().message};
-  if (const Status known = check_shrink(covered.plans, options.shrink); !known) return known.error();
+                 covered.findings.empty() ? "it has neither a fused-MoE plan nor a paged indexer plan"
+                                          : covered.findings.front().message};
+  if (const Status known = check_shrink(covered, options.shrink); !known) return known.error();
   std::vector<const LayerWeights*> layers;
   for (const DeployedPlan* plan : covered.plans) {
     const auto layer = weights.of(plan->request(), plan->layout);
@@ -329,9 +424,11 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
       options.emulate ? min_of(device.shared_memory_per_block_optin.value_or(gpu.shared_bytes_per_block),
                                gpu.shared_bytes_per_block)
                       : gpu.shared_bytes_per_block;
+  const RunSettings settings{shared_limit, options, *opened.validator};
   std::vector<ValidatedPlan> plans;
   for (std::size_t i = 0; i < covered.plans.size(); ++i)
-    plans.push_back(PlanRun(*covered.plans[i], shared_limit, options, layers[i], *opened.validator).run());
+    plans.push_back(MoeRun(*covered.plans[i], layers[i], settings).run());
+  for (const DeployedIndexer* plan : covered.indexers) plans.push_back(IndexerRun(*plan, settings).run());
 
   Report report = validate_report(planned, {gpu.name, gpu.sm_count, options.emulate}, plans,
                                   covered.uncovered, std::move(covered.findings));
@@ -361,7 +458,7 @@ ExitCode run_validate(const ValidateOptions& options) {
   // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine>>> machine;
   WeightsOfShapes weights(options.weights, options.layer);
-  return answer_plans(options.configs, options.plan,
+  return answer_plans(options.configs, options.plan, PlanScope::kernels,
                       [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
                         return answer(planned, plans, options, weights, machine);
                       });

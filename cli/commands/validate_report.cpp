@@ -330,8 +330,8 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
   report.answered_no = valid < std::ssize(plans);
   const LayerSource* const source = source_of(plans);
   report.verdict = concat(name_in_front(planned), report.answered_no ? "NOT VALID" : "VALID", " · ", valid,
-                          " of ", plans.size(), plans.size() == 1 ? " MoE plan" : " MoE plans", " · ",
-                          machine.gpu, ", ", profile_text(machine, plans), " · ", grouped(launches),
+                          " of ", plans.size(), plans.size() == 1 ? " plan" : " plans", " · ", machine.gpu,
+                          ", ", profile_text(machine, plans), " · ", grouped(launches),
                           " launches, largest error ", figure(error), " of ", figure(largest),
                           uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")),
                           source ? concat(" · layer ", source->layer, " of ", source->file) : "");

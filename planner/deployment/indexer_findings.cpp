@@ -10,7 +10,7 @@ namespace {
 
 struct Facts {
   const Deployment& deployment;
-  const std::vector<IndexerPlan>& plans;
+  const std::vector<DeployedIndexer>& plans;
 };
 
 using Findings = std::vector<Finding>;
@@ -39,7 +39,7 @@ void not_planned(const Facts& facts, Findings& out) {
 }
 
 void untouched_reserve(const Facts& facts, Findings& out) {
-  for (const IndexerPlan& plan : facts.plans) {
+  for (const DeployedIndexer& plan : facts.plans) {
     const i64 bytes = untouched_bytes(*plan.layout);
     if (bytes == 0) continue;
     std::vector<std::string_view> names;
@@ -58,7 +58,7 @@ void untouched_reserve(const Facts& facts, Findings& out) {
 }
 
 void late_allocations(const Facts& facts, Findings& out) {
-  for (const IndexerPlan& plan : facts.plans) {
+  for (const DeployedIndexer& plan : facts.plans) {
     const LateAllocation& late = plan.late;
     if (late.bytes == 0) continue;
     const std::string_view prefix = plan.request->indexer.contract->environment_prefix;
@@ -81,7 +81,7 @@ void late_allocations(const Facts& facts, Findings& out) {
 // default supertiles each one makes two slices, up to 63; small supertiles make one each, however many there
 // are.
 void fold_cap_exceeded(const Facts& facts, Findings& out) {
-  for (const IndexerPlan& plan : facts.plans) {
+  for (const DeployedIndexer& plan : facts.plans) {
     const LateAllocation& late = plan.late;
     // A slab that the budget cuts to fewer rows is as large as the budget, however many slices it has.
     const bool is_cut = late.rows < max_of(*plan.request->indexer.caps.max_q_rows, 1);
@@ -101,7 +101,7 @@ void fold_cap_exceeded(const Facts& facts, Findings& out) {
 
 // The default supertile shrinks to the context; a stated one does not.
 void supertile_beyond_context(const Facts& facts, Findings& out) {
-  for (const IndexerPlan& plan : facts.plans) {
+  for (const DeployedIndexer& plan : facts.plans) {
     const IndexerRequest& request = plan.request->indexer;
     const IndexerEnvironment env(request.contract->environment_prefix, request.env);
     const auto stated = env.supertile_k();
@@ -204,7 +204,8 @@ i64 untouched_bytes(const IndexerLayout& layout) {
   return bytes;
 }
 
-std::vector<Finding> indexer_findings(const Deployment& deployment, const std::vector<IndexerPlan>& plans) {
+std::vector<Finding> indexer_findings(const Deployment& deployment,
+                                      const std::vector<DeployedIndexer>& plans) {
   using Rule = void (*)(const Facts&, Findings&);
   constexpr Rule kRules[] = {not_planned,       untouched_reserve,        late_allocations,
                              fold_cap_exceeded, supertile_beyond_context, ignored_variables,

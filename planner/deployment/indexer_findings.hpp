@@ -11,7 +11,7 @@
 namespace moeplan {
 
 // A planned paged arena of the deployment.
-struct IndexerPlan {
+struct DeployedIndexer {
   const PlanRequest* request;
   const IndexerLayout* layout;
   LateAllocation late;
@@ -21,6 +21,7 @@ struct IndexerPlan {
 i64 untouched_bytes(const IndexerLayout& layout);
 
 // One rule each of indexer_findings.cpp, in the order of its table. Pointers lead into the config.
-std::vector<Finding> indexer_findings(const Deployment& deployment, const std::vector<IndexerPlan>& plans);
+std::vector<Finding> indexer_findings(const Deployment& deployment,
+                                      const std::vector<DeployedIndexer>& plans);
 
 }  // namespace moeplan

@@ -12,7 +12,7 @@
 namespace moeplan {
 
 void check_late(const RuleCase& c) {
-  for (const IndexerPlan& plan : c.subject.indexer_plans) {
+  for (const DeployedIndexer& plan : c.subject.indexer_plans) {
     if (plan.late.bytes <= c.limits.max_late_bytes.value_or(0)) continue;
     c.out.push_back({"/deployment/max_model_len",
                      concat(plan.request->id, ": a call allocates up to ", grouped(plan.late.bytes), " B (",
@@ -150,7 +150,7 @@ void check_engine(const RuleCase& c) {
 void check_indexer(const RuleCase& c) {
   auto findings = indexer_findings(
       c.subject.deployment,
-      std::vector<IndexerPlan>(c.subject.indexer_plans.begin(), c.subject.indexer_plans.end()));
+      std::vector<DeployedIndexer>(c.subject.indexer_plans.begin(), c.subject.indexer_plans.end()));
   // MP031 says that already.
   std::erase_if(findings, [](const Finding& finding) { return finding.rule == "indexer-late-allocation"; });
   pass_on(c, std::move(findings));

@@ -20,7 +20,7 @@ struct CheckSubject {
   const std::vector<DeployedPlan>& plans;
   std::span<const PlanLaunches> launches;  // of `plans`, in their order; empty where the device's shared
                                            // memory is not stated
-  std::span<const IndexerPlan> indexer_plans;
+  std::span<const DeployedIndexer> indexer_plans;
   const Snapshot& now;
   const Snapshot* baseline;      // null: none is given
   const Difference* difference;  // of the baseline to now; null without one

@@ -1,6 +1,7 @@
 #include "runtime/arena/guards.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
@@ -179,6 +180,13 @@ void merge(ArenaFindings& seen, const ArenaFindings& other) {
   MOEPLAN_CHECK(seen.high_water.size() == other.high_water.size(), "rounds over different placements");
   for (std::size_t i = 0; i < seen.high_water.size(); ++i)
     add_high_water(seen.high_water[i], other.high_water[i]);
+}
+
+void add(ArenaFindings& seen, ArenaFindings found) {
+  if (seen.high_water.empty() && seen.stray_writes.empty())
+    seen = std::move(found);
+  else
+    merge(seen, found);
 }
 
 }  // namespace moeplan

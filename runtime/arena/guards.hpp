@@ -112,5 +112,7 @@ inline constexpr ArenaPattern kArenaRounds[] = {{.poison = 0xA5, .seed = 0}, {.p
 // Adds what another round over the same placement saw. After both of kArenaRounds, first_touched and
 // end_touched are exact.
 void merge(ArenaFindings& seen, const ArenaFindings& other);
+// The same where no round may have been seen before.
+void add(ArenaFindings& seen, ArenaFindings found);
 
 }  // namespace moeplan

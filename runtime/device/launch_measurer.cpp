@@ -3,18 +3,12 @@
 #include <algorithm>
 
 #include "runtime/device/stream.hpp"
+#include "runtime/environment.hpp"
 
 namespace moeplan {
 namespace {
 
 i64 bytes_of(NumberType type) { return type == NumberType::float32 ? 4 : 2; }
-
-void add(ArenaFindings& seen, ArenaFindings found) {
-  if (seen.high_water.empty() && seen.stray_writes.empty())
-    seen = std::move(found);
-  else
-    merge(seen, found);
-}
 
 // What launches bring is as large as they say for the capacity; a launch writes its rows, and the workspace
 // was cleared.
@@ -88,7 +82,11 @@ Result<Measurement> LaunchMeasurer::measure(const TestLaunch& launch) {
   // In what the last run left, as in an engine: without any reset. A barrier that was not left at its start
   // would wait for ever.
   if (m.is_workspace_zero) {
-    if (const Status done = run_as_graph(launches_.stream(), prepared.run); !done) return done.error();
+    const i64 reads = environment_reads();
+    const auto graph = CapturedWork::capture(launches_.stream(), prepared.run);
+    if (!graph) return graph.error();
+    m.environment_reads = environment_reads() - reads;
+    if (const Status done = graph->replay(launches_.stream()); !done) return done.error();
     if (const Status done = note_output(m, compared, false, m.graph_differences); !done) return done.error();
     if (const Status done = note_workspace(m, prepared); !done) return done.error();
   }

@@ -27,28 +27,45 @@ class Stream {
   cudaStream_t stream_;
 };
 
-// Captures what `work` launches into the stream, in the mode that forbids most, and runs it once as a graph.
-template <class Work>
-Status run_as_graph(cudaStream_t stream, const Work& work) {
-  if (const Status begun =
-          check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
-      !begun)
-    return begun;
-  const Status worked = work();
-  cudaGraph_t graph = nullptr;
-  const Status ended = check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  if (!worked || !ended) {
-    if (graph) (void)cudaGraphDestroy(graph);
-    return worked ? ended : worked;
+// Work of a stream as a graph.
+class CapturedWork {
+ public:
+  // What `work` launches into the stream, captured in the mode that forbids most: an allocation fails.
+  template <class Work>
+  static Result<CapturedWork> capture(cudaStream_t stream, const Work& work) {
+    if (const Status begun =
+            check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+        !begun)
+      return begun.error();
+    const Status worked = work();
+    cudaGraph_t graph = nullptr;
+    const Status ended = check_cuda(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    if (!worked || !ended) {
+      if (graph) (void)cudaGraphDestroy(graph);
+      return worked ? ended.error() : worked.error();
+    }
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    (void)cudaGraphDestroy(graph);
+    if (const Status made = check_cuda(error, "cudaGraphInstantiate"); !made) return made.error();
+    return CapturedWork(executable);
   }
-  cudaGraphExec_t executable = nullptr;
-  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
-  (void)cudaGraphDestroy(graph);
-  if (const Status made = check_cuda(error, "cudaGraphInstantiate"); !made) return made;
-  Status ran = check_cuda(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
-  if (ran) ran = check_cuda(cudaStreamSynchronize(stream), "replaying a graph");
-  (void)cudaGraphExecDestroy(executable);
-  return ran;
-}
+  CapturedWork(CapturedWork&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
+  CapturedWork& operator=(CapturedWork&&) = delete;
+  ~CapturedWork() {
+    if (executable_) (void)cudaGraphExecDestroy(executable_);
+  }
+
+  // Runs it once, and waits for it.
+  Status replay(cudaStream_t stream) const {
+    if (const Status ran = check_cuda(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch"); !ran)
+      return ran;
+    return check_cuda(cudaStreamSynchronize(stream), "replaying a graph");
+  }
+
+ private:
+  explicit CapturedWork(cudaGraphExec_t executable) : executable_(executable) {}
+  cudaGraphExec_t executable_;
+};
 
 }  // namespace moeplan

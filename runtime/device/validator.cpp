@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "runtime/device/device_arena.hpp"
+#include "runtime/device/indexer_measurer.hpp"
 #include "runtime/device/launch_measurer.hpp"
 #include "runtime/device/launcher.hpp"
 #include "runtime/device/packed_bench.hpp"
@@ -21,6 +22,7 @@ std::vector<KernelVariant> validation_kernels(const KernelPlan& plan) {
   return {kArenaFill, kArenaScan, kRandomFill, is_packed ? kPackedReference : kTrellisReference,
           kCompareLaunch};
 }
+constexpr KernelVariant kIndexerValidation[] = {kArenaFill, kArenaScan, kIndexerReference};
 
 class CudaValidator final : public Validator {
  public:
@@ -46,10 +48,8 @@ class CudaValidator final : public Validator {
       if (const Status fits = check_rooms(plan, placement, launches); !fits) return fits.error();
     }
     LaunchResolver resolver(backend());
-    if (const Status resolved = resolver.resolve(validation_kernels(plan)); !resolved)
-      return resolved.error();
-    if (const Status resolved = resolver.resolve(variants_of(plan)); !resolved) return resolved.error();
-    resolver.freeze();
+    if (const Status done = resolve(resolver, validation_kernels(plan), variants_of(plan)); !done)
+      return done.error();
     Launches launcher(launcher_, resolver, stream_);
 
     auto arena = DeviceArena::create(placement, resolver, launcher_);
@@ -65,8 +65,45 @@ class CudaValidator final : public Validator {
     if (!bench) return bench.error();
 
     LaunchMeasurer measurer(plan, *bench, *room, *arena, *caller ? &**caller : nullptr, launcher);
+    return measure_each(measurer, launches, progress);
+  }
+
+  Result<std::vector<Measurement>> measure(const IndexerPlan& plan, const Placement& placement,
+                                           std::span<const IndexerTestCall> calls, RoomCheck room_check,
+                                           const Progress& progress) override {
+    MOEPLAN_CHECK(!calls.empty(), "a plan is measured with calls");
+    if (room_check == RoomCheck::on) {
+      if (const Status fits = check_rooms(plan, placement, calls); !fits) return fits.error();
+    }
+    LaunchResolver resolver(backend());
+    if (const Status done = resolve(resolver, kIndexerValidation, indexer_variants(plan)); !done)
+      return done.error();
+    Launches launcher(launcher_, resolver, stream_);
+    layer_.emplace<std::monostate>();  // room for what calls bring
+
+    auto arena = DeviceArena::create(placement, resolver, launcher_);
+    if (!arena) return arena.error();
+    auto room = ReferenceRoom::create(calls);
+    if (!room) return room.error();
+    IndexerMeasurer measurer(plan, indexer_tolerance(gpu().compute_capability), *room, *arena, launcher);
+    return measure_each(measurer, calls, progress);
+  }
+
+ private:
+  static Status resolve(LaunchResolver& resolver, std::span<const KernelVariant> of_ours,
+                        std::span<const KernelVariant> of_plan) {
+    for (const auto variants : {of_ours, of_plan}) {
+      if (Status resolved = resolver.resolve(variants); !resolved) return resolved;
+    }
+    resolver.freeze();
+    return Ok{};
+  }
+
+  template <class Measurer, class Launch>
+  static Result<std::vector<Measurement>> measure_each(Measurer& measurer, std::span<const Launch> launches,
+                                                       const Progress& progress) {
     std::vector<Measurement> measurements;
-    for (const TestLaunch& launch : launches) {
+    for (const Launch& launch : launches) {
       auto measured = measurer.measure(launch);
       if (!measured) return measured.error();
       measurements.push_back(std::move(*measured));
@@ -75,7 +112,6 @@ class CudaValidator final : public Validator {
     return measurements;
   }
 
- private:
   // Each of its tensors between guards of its own.
   Result<std::optional<DeviceArena>> caller_arena(const KernelPlan& plan, LaunchResolver& resolver) {
     const auto* packed = std::get_if<PackedPlan>(&plan);

@@ -11,6 +11,7 @@
 #include "runtime/device/device.hpp"
 #include "runtime/jit/compiler.hpp"
 #include "runtime/planned_kernels.hpp"
+#include "runtime/validate/indexer_calls.hpp"
 #include "runtime/validate/measurement.hpp"
 #include "runtime/validate/room.hpp"
 #include "runtime/validate/routings.hpp"
@@ -32,6 +33,11 @@ class Validator {
   virtual Result<std::vector<Measurement>> measure(const KernelPlan& plan, const Placement& placement,
                                                    std::span<const TestLaunch> launches, RoomCheck room_check,
                                                    const Progress& progress) = 0;
+
+  // The same of calls of an indexer's plan. Inputs are made up, the same for equal calls.
+  virtual Result<std::vector<Measurement>> measure(const IndexerPlan& plan, const Placement& placement,
+                                                   std::span<const IndexerTestCall> calls,
+                                                   RoomCheck room_check, const Progress& progress) = 0;
 
   // Trellis plans of its shape run this layer from now on, plans of other shapes one that is made up; null:
   // all of them. It has to outlive the measurements.

@@ -19,8 +19,11 @@ T* at(std::byte* address) {
   return reinterpret_cast<T*>(address);
 }
 
+enum class SlotRoom { fold_slab, fused_pack, candidates };
+
 // Slots somewhere in the arena.
 struct Slots {
+  SlotRoom room;
   float* values;
   int* indices;
   i64 count;
@@ -61,11 +64,12 @@ class Call {
     const i64 candidates = plan_.has_candidates ? 2 * plan_.rows : 0;
     if (slab >= max_of(candidates, plan_.fused_slots)) {
       auto* values = at<float>(tensors_.fold_slab);
-      return {values, at<int>(tensors_.fold_slab + slab * plan_.top_k * 4), slab};
+      return {SlotRoom::fold_slab, values, at<int>(tensors_.fold_slab + slab * plan_.top_k * 4), slab};
     }
     if (plan_.fused_slots >= candidates)
-      return {tensors_.fused_pack_values, tensors_.fused_pack_indices, plan_.fused_slots};
-    return {tensors_.candidate_values, tensors_.candidate_indices, candidates};
+      return {SlotRoom::fused_pack, tensors_.fused_pack_values, tensors_.fused_pack_indices,
+              plan_.fused_slots};
+    return {SlotRoom::candidates, tensors_.candidate_values, tensors_.candidate_indices, candidates};
   }
 
   ScoreTile tile() const {
@@ -93,6 +97,47 @@ class Call {
         return inputs_.rows * slices() <= slots().count;
     }
     MOEPLAN_CHECK(false, "a fold that is none");
+  }
+
+  std::vector<IndexerNeed> need(IndexerFold fold) const {
+    const i64 in_chunk = min_of(tokens(), chunk_tokens());  // of the first, which is the largest
+    std::vector<IndexerNeed> needs = {
+        {"tile_logits", ((inputs_.rows - 1) * chunk_tokens() + in_chunk) * 4},
+        {"active_width", 4},
+    };
+    if (is_packed()) {
+      needs.push_back({"gather_k_quant", in_chunk * kKeyElements});
+      needs.push_back({"gather_k_scale", in_chunk * kKeyScaleBytes});
+      needs.push_back({"contiguous_lengths", inputs_.rows * 4});
+      needs.push_back({"runtime_lengths", inputs_.rows * 4});
+    }
+    const i64 slot = plan_.top_k * 4;  // of values, and as much of indices
+    if (!inputs_.scores) needs.push_back({"topk_values", inputs_.rows * slot});
+    if (!inputs_.indices) needs.push_back({"topk_indices", inputs_.rows * slot});
+    const auto need_of_both = [&](std::string_view values, std::string_view indices, i64 bytes) {
+      needs.push_back({values, bytes});
+      needs.push_back({indices, bytes});
+    };
+    if (fold == IndexerFold::two_level) {
+      const i64 bytes = inputs_.rows * slices() * slot;
+      const Slots to = slots();
+      switch (to.room) {
+        case SlotRoom::fold_slab:
+          needs.push_back({"fold_slab", to.count * slot + bytes});
+          break;
+        case SlotRoom::fused_pack:
+          need_of_both("fused_pack_values", "fused_pack_indices", bytes);
+          break;
+        case SlotRoom::candidates:
+          need_of_both("candidate_values", "candidate_indices", bytes);
+          break;
+      }
+    } else if (chunks() > 1) {
+      // The second half from the third chunk on.
+      const i64 rows = inputs_.rows + (chunks() > 2 ? plan_.rows : 0);
+      need_of_both("candidate_values", "candidate_indices", rows * slot);
+    }
+    return needs;
   }
 
   std::vector<IndexerLaunch> launches(IndexerFold fold) {
@@ -232,6 +277,15 @@ std::vector<IndexerFold> folds_of(const Call& call) {
   return order;
 }
 
+// The one that is asked for, or the one for the call's size.
+IndexerFold fold_of(const Call& call, const IndexerInputs& inputs) {
+  const std::vector<IndexerFold> folds = folds_of(call);
+  MOEPLAN_CHECK(!folds.empty(), "a call that no fold has room for");
+  const IndexerFold fold = inputs.fold.value_or(folds.front());
+  MOEPLAN_CHECK(std::ranges::find(folds, fold) != folds.end(), "a fold that there is no room for");
+  return fold;
+}
+
 }  // namespace
 
 std::string missing_indexer_kernels(const IndexerRequest& request, const IndexerLayout& layout) {
@@ -304,14 +358,26 @@ std::vector<IndexerFold> indexer_folds(const IndexerPlan& plan, const IndexerInp
   return folds_of(Call(plan, nowhere, inputs));
 }
 
+i64 indexer_chunk_tokens(const IndexerPlan& plan, const IndexerInputs& inputs) {
+  const IndexerTensors nowhere{};
+  return Call(plan, nowhere, inputs).chunk_tokens();
+}
+
+i64 indexer_tile_rows(const IndexerPlan& plan, const IndexerInputs& inputs) {
+  const IndexerTensors nowhere{};
+  return Call(plan, nowhere, inputs).tile().rows;
+}
+
+std::vector<IndexerNeed> indexer_need(const IndexerPlan& plan, const IndexerInputs& inputs) {
+  const IndexerTensors nowhere{};
+  const Call call(plan, nowhere, inputs);
+  return call.need(fold_of(call, inputs));
+}
+
 std::vector<IndexerLaunch> indexer_launches(const IndexerPlan& plan, const IndexerTensors& tensors,
                                             const IndexerInputs& inputs) {
   Call call(plan, tensors, inputs);
-  const std::vector<IndexerFold> folds = folds_of(call);
-  MOEPLAN_CHECK(!folds.empty(), "a call that no fold has room for");
-  const IndexerFold fold = inputs.fold.value_or(folds.front());
-  MOEPLAN_CHECK(std::ranges::find(folds, fold) != folds.end(), "a fold that there is no room for");
-  return call.launches(fold);
+  return call.launches(fold_of(call, inputs));
 }
 
 }  // namespace moeplan

@@ -25,6 +25,9 @@ enum class IndexerFold {
   two_level,  // the best of every slice go to slots, out of which the best are selected
 };
 
+inline constexpr std::string_view kIndexerFoldNames[] = {"single", "carry", "two-level"};
+constexpr std::string_view name_of(IndexerFold fold) { return kIndexerFoldNames[static_cast<int>(fold)]; }
+
 // What all calls of one plan have in common.
 struct IndexerPlan {
   IndexerRoute route{};
@@ -88,6 +91,21 @@ struct IndexerInputs {
 
 // The folds that there is room for; the first is the one for the call's size.
 std::vector<IndexerFold> indexer_folds(const IndexerPlan& plan, const IndexerInputs& inputs);
+
+// Tokens whose logits are there at once.
+i64 indexer_chunk_tokens(const IndexerPlan& plan, const IndexerInputs& inputs);
+
+// Rows that share a tile of the scorer.
+i64 indexer_tile_rows(const IndexerPlan& plan, const IndexerInputs& inputs);
+
+// Bytes from the start of a tensor that a call's kernels take.
+struct IndexerNeed {
+  std::string_view tensor;
+  i64 bytes;
+};
+// By the kernels' own reckoning: what the plan has of a tensor is not asked, only where slots go. Tensors
+// that are not among them are not touched.
+std::vector<IndexerNeed> indexer_need(const IndexerPlan& plan, const IndexerInputs& inputs);
 
 using IndexerLaunch = std::variant<KernelLaunch<IndexerGatherArguments>, KernelLaunch<IndexerScoreArguments>,
                                    KernelLaunch<IndexerSelectArguments>>;

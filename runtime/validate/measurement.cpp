@@ -51,6 +51,11 @@ Tolerance tolerance_of(const KernelPlan& plan) {
   return packed && packed->is_bfloat16 ? kBfloat16Tolerance : kHalfTolerance;
 }
 
+Tolerance indexer_tolerance(std::string_view compute_capability) {
+  const bool takes_e4m3 = compute_capability == "8.9" || compute_capability.starts_with("12.");
+  return {.largest_l2 = takes_e4m3 ? 0x1p-13 : 0x1p-18, .least_cosine = 0};
+}
+
 OutputDifference output_difference(const std::vector<ComparedRow>& rows) {
   OutputDifference difference;
   ComparedRow all{};
@@ -115,6 +120,8 @@ Validation judge(const Measurement& m) {
   // Tokens without a route have an output too: zeros.
   if (output && m.tokens > 0 && output->use.end_touched == 0)
     fail(ValidationCheck::oracle, concat(output->use.tensor, " was never written"));
+  else if (!m.selection_problem.empty())
+    fail(ValidationCheck::oracle, m.selection_problem);
   else if (!is_close)
     fail(ValidationCheck::oracle,
          concat("relative error ", figure(o.relative_l2), ", of token ", o.worst_row, " ",
@@ -143,6 +150,9 @@ Validation judge(const Measurement& m) {
   }
   if (!m.is_workspace_zero)
     fail(ValidationCheck::workspace, "kernel_workspace is not left as zeros, which the next launch needs");
+  if (m.environment_reads > 0)
+    fail(ValidationCheck::environment,
+         concat(grouped(m.environment_reads), " environment variables were read in a captured step"));
   return validation;
 }
 

@@ -43,12 +43,16 @@ struct Tolerance {
 inline constexpr Tolerance kHalfTolerance{2e-3, 0.99999};     // of Trellis plans too
 inline constexpr Tolerance kBfloat16Tolerance{8e-3, 0.9999};  // where bf16 is all between input and output
 Tolerance tolerance_of(const KernelPlan& plan);
+// Of scores of an indexer, relative to the largest sum of what the heads of a row add, each as it is large.
+// Tensor cores that take e4m3 numbers do not promise to sum in fp32.
+Tolerance indexer_tolerance(std::string_view compute_capability);
 
-// One launch: what its runs from two poisons, and a replay as a graph, came to together.
+// One launch, or one call of an indexer: what its runs from two poisons, and replays as a graph, came to
+// together.
 struct Measurement {
-  i64 tokens = 0;
-  std::string routing;
-  i64 block = 0;  // rows of a route block
+  i64 tokens = 0;       // of an indexer its query rows
+  std::string routing;  // of an indexer what its call is like
+  i64 block = 0;        // rows of a route block; of an indexer those of a tile of the scorer
   GuardMode mode{};
   Tolerance tolerance = kHalfTolerance;
   std::vector<StrayWrite> stray_writes;
@@ -59,11 +63,24 @@ struct Measurement {
   i64 replay_differences = 0;  // words of the output that another poison changed
   i64 graph_differences = 0;   // words of the output that differ in the graph's replay
   bool is_workspace_zero = true;
+  std::string selection_problem;  // of an indexer, by its reference; "": none
+  i64 environment_reads = 0;      // while it was captured
 };
 
-enum class ValidationCheck { guards, need, oracle, finite, rows, poison, graph, scratch, workspace };
-inline constexpr std::string_view kValidationChecks[] = {"guards", "need",  "oracle",  "finite",   "rows",
-                                                         "poison", "graph", "scratch", "workspace"};
+enum class ValidationCheck {
+  guards,
+  need,
+  oracle,
+  finite,
+  rows,
+  poison,
+  graph,
+  scratch,
+  workspace,
+  environment
+};
+inline constexpr std::string_view kValidationChecks[] = {
+    "guards", "need", "oracle", "finite", "rows", "poison", "graph", "scratch", "workspace", "environment"};
 constexpr std::string_view name_of(ValidationCheck check) {
   return kValidationChecks[static_cast<int>(check)];
 }

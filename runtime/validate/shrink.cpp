@@ -27,12 +27,12 @@ const StrayWrite* hit_behind(const std::vector<Measurement>& measurements, std::
 
 }  // namespace
 
-Placement place_shrunk(const MoeLayout& layout, std::string_view shrunk) {
-  std::vector<TensorSpec> tensors(layout.arena.tensors.begin(), layout.arena.tensors.end());
+Placement place_shrunk(const PlannedArena& arena, std::string_view shrunk) {
+  std::vector<TensorSpec> tensors(arena.layout.tensors.begin(), arena.layout.tensors.end());
   for (TensorSpec& tensor : tensors) {
     if (tensor.name == shrunk) tensor.bytes -= item_bytes(tensor.dtype);
   }
-  return place_guarded(tensors, layout.total_bytes, GuardMode::strict);
+  return place_guarded(tensors, arena.total_bytes, GuardMode::strict);
 }
 
 ShrinkOutcome Shrink::outcome() const {
@@ -59,19 +59,19 @@ std::vector<TestLaunch> launches_to_shrink(const FusedPlan& plan, bool may_lack_
   return launches;
 }
 
-Result<std::vector<Shrink>> shrink_tensors(const MoeLayout& layout, const std::string& tensor,
+Result<std::vector<Shrink>> shrink_tensors(const PlannedArena& arena, const std::string& tensor,
                                            const MeasureIn& measure) {
-  const auto whole = measure(place_shrunk(layout, ""), RoomCheck::on);
+  const auto whole = measure(place_shrunk(arena, ""), RoomCheck::on);
   if (!whole) return whole.error();
   const std::vector<HighWater> uses = high_water_of(*whole);
 
   std::vector<Shrink> shrinks;
-  for (const TensorSpec& spec : layout.arena.tensors) {
+  for (const TensorSpec& spec : arena.layout.tensors) {
     if (spec.offset == kOutsideArena || (!tensor.empty() && spec.name != tensor)) continue;
     Shrink& shrink = shrinks.emplace_back(std::string(spec.name), item_bytes(spec.dtype));
     shrink.is_observable = use_of(uses, spec.name).end_touched == spec.bytes && spec.bytes > 0;
     if (!shrink.is_observable) continue;
-    const Placement placement = place_shrunk(layout, spec.name);
+    const Placement placement = place_shrunk(arena, spec.name);
     const auto asked = measure(placement, RoomCheck::on);
     if (!asked && asked.error().code != ErrorCode::scratch_too_small) return asked.error();
     if (!asked) shrink.refusal = asked.error().message;

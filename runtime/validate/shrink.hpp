@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/core/result.hpp"
+#include "planner/indexer/layout.hpp"
 #include "planner/moe/layout.hpp"
 #include "runtime/arena/guards.hpp"
 #include "runtime/validate/measurement.hpp"
@@ -35,12 +36,20 @@ using MeasureIn = std::function<Result<std::vector<Measurement>>(const Placement
 // Launches of which some touch as much of each tensor as any launch can.
 std::vector<TestLaunch> launches_to_shrink(const FusedPlan& plan, bool may_lack_map, bool may_have_map);
 
+// The arena of a plan, of whatever kind.
+struct PlannedArena {
+  const ArenaLayout& layout;
+  i64 total_bytes;
+  PlannedArena(const MoeLayout& plan) : layout(plan.arena), total_bytes(plan.total_bytes) {}
+  PlannedArena(const IndexerLayout& plan) : layout(plan.arena), total_bytes(plan.total_bytes) {}
+};
+
 // Every tensor between guards of its own. `shrunk`: the one whose last element is a guard's; "": none.
-Placement place_shrunk(const MoeLayout& layout, std::string_view shrunk);
+Placement place_shrunk(const PlannedArena& arena, std::string_view shrunk);
 
 // Each tensor is taken its last element away twice: the executor has to refuse, or a guard has to be hit
 // where it is not asked. `tensor`: this one alone; "": every tensor of the arena. Error: of a measurement.
-Result<std::vector<Shrink>> shrink_tensors(const MoeLayout& layout, const std::string& tensor,
+Result<std::vector<Shrink>> shrink_tensors(const PlannedArena& arena, const std::string& tensor,
                                            const MeasureIn& measure);
 
 // The request with every size as small as it can be while the launches stay what they are: the same contract,

@@ -133,10 +133,48 @@ TEST_CASE("plans without kernels of ours are named in the verdict and as warning
   CHECK(run_moeplan(mixed + "--fail-on warning").exit_code == 1);
 }
 
+TEST_CASE("the indexer's kernels are compiled for its plans, which --plan may name") {
+  if (!has_nvrtc()) return;
+  const Output all = run_moeplan(std::string(kCompile) + "--no-cache -o json");
+  REQUIRE(all.exit_code == 0);
+  CHECK_FALSE(contains(all.out, "no-kernels"));
+  const auto plans_of = [](const Json& rows, std::string_view kernel) {
+    std::vector<std::string> plans;
+    for (const Json& row : rows)
+      if (row["kernel"] == kernel) plans.push_back(row["plans"]);
+    return plans;
+  };
+  const std::string both = "indexer decode, indexer prefill";
+  CHECK(plans_of(rows_of(all), "indexer_score") == std::vector<std::string>{both, both, both});
+  CHECK(plans_of(rows_of(all), "indexer_select") == std::vector<std::string>{both});
+  CHECK(plans_of(rows_of(all), "indexer_gather") == std::vector<std::string>{"indexer prefill"});
+
+  const Output decode = run_moeplan(std::string(kCompile) + "--no-cache -o json --plan 'indexer decode'");
+  REQUIRE(decode.exit_code == 0);
+  CHECK(rows_of(decode).size() == 6);
+  CHECK(plans_of(rows_of(decode), "indexer_gather").empty());
+  const Output unknown = run_moeplan(std::string(kCompile) + "--plan 'indexer decoed'");
+  CHECK(unknown.exit_code == 2);
+  CHECK(contains(unknown.err, "did you mean \"indexer decode\"?"));
+  // Commands about MoE plans alone do not know it.
+  CHECK(run_moeplan("audit -c configs/glm52.json --plan 'indexer decode'").exit_code == 2);
+}
+
+TEST_CASE("an indexer plan that our kernels do not run says why") {
+  if (!has_nvrtc()) return;
+  const Output output = run_moeplan(std::string(kCompile) +
+                                    "--no-cache --set /model/index_topk=700 --set /model/index_n_heads=32");
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.out, "no kernels for indexer decode, indexer prefill"));
+  CHECK(contains(output.out,
+                 "plan indexer decode is not compiled: this build's indexer kernels select 512, 1024 or 2048 "
+                 "keys, not 700"));
+}
+
 TEST_CASE("an architecture named twice is compiled once") {
   if (!has_nvrtc()) return;
   const Output output = run_moeplan("compile -c configs/glm52.json --arch sm_120,sm_120 --no-cache -q");
-  CHECK(contains(output.out, "BUILDS for sm_120 · 10 kernels"));
+  CHECK(contains(output.out, "BUILDS for sm_120 · 15 kernels"));
 }
 
 TEST_CASE("a question about a cache that is not there makes none") {

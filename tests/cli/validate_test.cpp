@@ -88,8 +88,8 @@ TEST_CASE("an evidence file never replaces the config it is about") {
   CHECK(contains(output.err, "which is read"));
 }
 
-TEST_CASE("every plan of the configs that are validated on a GPU has kernels of ours, packed and Trellis") {
-  for (const char* name : {"packed-columns", "packed-glm", "trellis-widths"}) {
+TEST_CASE("every plan of the configs that are validated on a GPU has kernels of ours, MoE and indexer") {
+  for (const char* name : {"packed-columns", "packed-glm", "trellis-widths", "indexer-routes"}) {
     const std::string config = std::string("tests/gpu/configs/") + name + ".json";
     const Output output = validate("-c " + config + " --if-available");
     INFO(name << ": " << output.err);
@@ -98,6 +98,25 @@ TEST_CASE("every plan of the configs that are validated on a GPU has kernels of 
     CHECK_FALSE(contains(output.out, "no-kernels"));
     CHECK(run_moeplan("size -c " + config).exit_code == 0);
   }
+}
+
+TEST_CASE("the indexer's plans of the first deployments are run, and --plan and --shrink may name theirs") {
+  for (const std::string name : {"glm52", "glm52-gate8192"}) {
+    const std::string config = "-c configs/" + name + ".json --if-available ";
+    CHECK_FALSE(contains(validate(config).out, "no-kernels"));
+    for (const char* plan : {"indexer decode", "indexer prefill"}) {
+      const Output output = validate(config + "--plan '" + plan + "' --shrink tile_logits");
+      INFO(output.err);
+      CHECK(output.exit_code == 0);
+      CHECK(contains(output.out, "SKIPPED"));
+    }
+    // What it has to touch is known of the plan that is chosen.
+    CHECK(validate(config + "--plan 'indexer decode' --shrink rotation_a_gate").exit_code == 2);
+  }
+  const Output none = validate("-c configs/glm52.json --set /model/index_topk=700 --plan 'indexer decode'");
+  CHECK(none.exit_code == 3);
+  CHECK(contains(none.err, "nothing to run"));
+  CHECK(contains(none.err, "select 512, 1024 or 2048 keys, not 700"));
 }
 
 TEST_CASE("a config none of whose plans has kernels of ours is an error, with or without a GPU") {

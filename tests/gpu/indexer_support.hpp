@@ -48,11 +48,6 @@ inline std::vector<float> random_weights(std::mt19937_64& engine, i64 count, boo
   return weights;
 }
 
-inline std::string_view name_of(IndexerFold fold) {
-  constexpr std::string_view kNames[] = {"single", "carry", "two-level"};
-  return kNames[static_cast<int>(fold)];
-}
-
 // Queues the launches of a call, `launch` one at a time.
 template <class Launch>
 Status launch_each(const std::vector<IndexerLaunch>& launches, const Launch& launch) {

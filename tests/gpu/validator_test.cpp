@@ -9,6 +9,7 @@
 #include "runtime/device/validator.hpp"
 #include "runtime/validate/shrink.hpp"
 #include "tests/gpu/gpu_tests.hpp"
+#include "tests/indexer_support.hpp"
 #include "tests/safetensors_support.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -196,6 +197,44 @@ TEST_CASE("a tensor that lies where another one does is seen as wrong outputs") 
   const SmallPlan small(request);
   with_overlap(small, CoreTensor::intermediate_cache2, CoreTensor::intermediate_cache13,
                bytes_of(small.layout, "intermediate_cache13") / 2);
+}
+
+TEST_CASE("every call of small indexer plans passes every check, and every shrink that shows is caught") {
+  const auto check = [](RouteChoice route, i64 rows, std::vector<std::string_view> caught) {
+    IndexerRequest request =
+        route == RouteChoice::packed_contiguous ? glm_prefill(rows, 8192) : glm_paged(rows, 8192);
+    request.device.sm_count = sms();
+    request.caps.num_q_heads = 16;
+    request.caps.top_k = 512;
+    request.caps.route = route;
+    const auto route_of_it = must(plan_indexer_paged(request)).route;
+    const IndexerRequest small = small_request(request, route_of_it);
+    const IndexerLayout layout = must(plan_indexer_paged(small));
+    REQUIRE(layout.route == route_of_it);
+    const IndexerPlan plan = indexer_plan(small, layout, sms());
+    check_passes(must(validator().measure(plan, place_shrunk(layout, ""), calls_to_validate(plan),
+                                          RoomCheck::on, nullptr)));
+    const auto shrinks =
+        must(shrink_tensors(layout, "", [&](const Placement& placement, RoomCheck room_check) {
+          return validator().measure(plan, placement, calls_to_shrink(plan), room_check, nullptr);
+        }));
+    for (const Shrink& shrink : shrinks) {
+      INFO(concat(name_of(route_of_it), " ", shrink.tensor, ": ", shrink.text()));
+      if (std::ranges::find(caught, shrink.tensor) != caught.end())
+        check_caught(shrink);
+      else
+        CHECK(shrink.outcome() == ShrinkOutcome::not_observable);
+    }
+  };
+  check(RouteChoice::paged_tiled, 48,
+        {"tile_logits", "topk_values", "topk_indices", "candidate_values", "candidate_indices",
+         "active_width"});
+  check(RouteChoice::paged_fused, 4,
+        {"tile_logits", "topk_values", "topk_indices", "candidate_values", "candidate_indices",
+         "active_width"});
+  check(RouteChoice::packed_contiguous, 48,
+        {"gather_k_quant", "gather_k_scale", "contiguous_lengths", "runtime_lengths", "tile_logits",
+         "topk_values", "topk_indices", "candidate_values", "candidate_indices", "active_width"});
 }
 
 TEST_CASE("a layer of a file runs in place of one that is made up, whole and as the first rank's") {

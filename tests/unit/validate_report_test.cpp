@@ -58,16 +58,15 @@ TEST_CASE("the verdict names both sizes, and with --emulate what is emulated") {
   const PlannedConfig planned = glm52();
   const Report own = validate_report(planned, {kGpu, 132, false}, {decode_plan()}, {}, {});
   CHECK_FALSE(own.answered_no);
-  CHECK(
-      own.verdict ==
-      "glm52: VALID · 1 of 1 MoE plan · NVIDIA H200, planned for 188 SMs, executed with 132, both sized · 4 "
-      "launches, largest error 4.00e-04 of 2.00e-03");
+  CHECK(own.verdict ==
+        "glm52: VALID · 1 of 1 plan · NVIDIA H200, planned for 188 SMs, executed with 132, both sized · 4 "
+        "launches, largest error 4.00e-04 of 2.00e-03");
   ValidatedPlan plan = decode_plan();
   plan.executed_sms = 188;
   const Report emulated = validate_report(planned, {kGpu, 132, true}, {plan, plan}, {"indexer"},
                                           {{"no-kernels", "warning", "", "indexer is not run", ""}});
   CHECK(emulated.verdict.starts_with(
-      "glm52: VALID · 2 of 2 MoE plans · NVIDIA H200, 132 SMs emulating 188 SMs · "));
+      "glm52: VALID · 2 of 2 plans · NVIDIA H200, 132 SMs emulating 188 SMs · "));
   CHECK(emulated.verdict.ends_with(" · no kernels for indexer"));
   CHECK(emulated.findings.size() == 1);
 }
@@ -97,7 +96,7 @@ TEST_CASE("a launch that fails, a shrink that is missed and a plan that did not 
     CHECK_FALSE(plan.is_valid());
     Report report = validate_report(glm52(), {kGpu, 132, false}, {plan, decode_plan()}, {}, {});
     CHECK(report.answered_no);
-    CHECK(report.verdict.starts_with("glm52: NOT VALID · 1 of 2 MoE plans · "));
+    CHECK(report.verdict.starts_with("glm52: NOT VALID · 1 of 2 plans · "));
     REQUIRE(report.findings.size() == 1);
     CHECK(report.findings[0].level == "error");
     return report;
@@ -208,8 +207,8 @@ TEST_CASE("JUnit has a case for each check of each plan and for each shrink, wit
                    ">\n      <skipped message=\"never touched, shrink not observable\"/>")));
   CHECK(has(concat(case_of("prefill: shrink rotation_a_gate"), ">\n      <failure")));
   CHECK(has(concat(case_of("refused: refused"), ">\n      <failure")));
-  // The verdict, nine checks of three plans, two shrinks of two, and what kept one from running.
-  CHECK(has("tests=\"33\" failures=\"4\" errors=\"0\" skipped=\"11\""));
+  // The verdict, ten checks of three plans, two shrinks of two, and what kept one from running.
+  CHECK(has("tests=\"36\" failures=\"4\" errors=\"0\" skipped=\"12\""));
 }
 
 TEST_CASE("nothing to run on is neither valid nor not") {
