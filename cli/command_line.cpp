@@ -340,7 +340,8 @@ void add_validate(CLI::App& command, CommandLine& line) {
       "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
       "  moeplan validate -c small.json --sanitizer memcheck\n"
       "  moeplan validate -c glm52.json --weights model.safetensors.index.json --layer 3\n"
-      "Runs Trellis and packed NVFP4 plans. Needs a GPU, its driver and NVRTC. Plans are made for the GPU's\n"
+      "Runs Trellis, packed NVFP4 and paged indexer plans. Needs a GPU, its driver and NVRTC. Plans are made "
+      "for the GPU's\n"
       "own multiprocessors, or with --emulate run as the config's device has them. Exits 1 when a check "
       "fails;\n"
       "4 without a GPU, or 0 with --if-available.");
