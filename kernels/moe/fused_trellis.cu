@@ -10,7 +10,6 @@
 // with a grid barrier between any two. A row's values depend on nothing but its own token and expert:
 // products are summed over K from its start to its end, whatever rows share the block. Rows of other routes
 // are never written.
-#include "kernels/grid_barrier.cuh"
 #include "kernels/moe/arguments.hpp"
 #include "kernels/moe/lanes.cuh"
 #include "kernels/moe/trellis_decode.cuh"
@@ -322,14 +321,7 @@ inline void multiply_fc2(const FusedTrellisArguments& args) {
 // multiprocessors is resident on a device that has half as many.
 extern "C" __global__ void __launch_bounds__(kThreads, kFusedBlocksPerSm)
     fused_trellis(const __grid_constant__ FusedTrellisArguments args) {
-  const GridBarrier barrier{args.barrier, args.barrier + 1};
-  rotate_inputs(args);
-  grid_sync<0, 3>(barrier);
-  multiply_fc1(args);
-  grid_sync<1, 3>(barrier);
-  activate(args);
-  grid_sync<2, 3>(barrier);
-  multiply_fc2(args);
+  run_phases(args, multiply_fc1, multiply_fc2);
 }
 
 }  // namespace moeplan

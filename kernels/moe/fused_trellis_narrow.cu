@@ -8,7 +8,6 @@
 //
 // The phases are those of fused_trellis, with a grid barrier between any two. A row's values depend on
 // nothing but its own token and expert: how wide a strip of columns is only decides which warp computes it.
-#include "kernels/grid_barrier.cuh"
 #include "kernels/moe/arguments.hpp"
 #include "kernels/moe/lanes.cuh"
 #include "kernels/moe/trellis_decode.cuh"
@@ -88,7 +87,7 @@ inline void fetch_step(const Strip& strip, unsigned char* stage, int step) {
   constexpr int kChunks = kStepTiles * kRunChunks;
   const unsigned char* tiles = strip.tiles + i64{step} * (kStepTiles * strip.pitch);
 #pragma unroll
-  for (int i = 0; i < (kChunks + 31) / 32; ++i) {
+  for (int i = 0; i < ceil_div(kChunks, 32); ++i) {
     const int at = i * 32 + lane_id();
     if (kChunks % 32 == 0 || at < kChunks)
       ptx::copy_async(stage + at * 16, tiles + (at / kRunChunks * strip.pitch + at % kRunChunks * 16), 16);
@@ -320,14 +319,7 @@ inline void multiply_fc2(const FusedTrellisArguments& args) {
 #define BLOCKS_PER_SM (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 ? narrow_blocks_per_sm(BITS) : 2)
 extern "C" __global__ void __launch_bounds__(kFusedThreads, BLOCKS_PER_SM)
     fused_trellis_narrow(const __grid_constant__ FusedTrellisArguments args) {
-  const GridBarrier barrier{args.barrier, args.barrier + 1};
-  rotate_inputs(args);
-  grid_sync<0, 3>(barrier);
-  multiply_fc1(args);
-  grid_sync<1, 3>(barrier);
-  activate(args);
-  grid_sync<2, 3>(barrier);
-  multiply_fc2(args);
+  run_phases(args, multiply_fc1, multiply_fc2);
 }
 
 }  // namespace moeplan

@@ -3,6 +3,7 @@
 // x.
 #pragma once
 
+#include "kernels/grid_barrier.cuh"
 #include "kernels/moe/arguments.hpp"
 #include "kernels/moe/hadamard.cuh"
 #include "kernels/moe/lanes.cuh"
@@ -110,6 +111,21 @@ inline void activate(const FusedTrellisArguments& args) {
     if (is_inside)
       store_lane(args.intermediate_cache2 + at.route * args.intermediate + column, rounded(gate));
   });
+}
+
+// A whole launch, with a barrier of the grid between any two phases. `multiply_fc1` turns the rotated inputs
+// into gate and up, `multiply_fc2` the activations into a row for each route.
+template <class MultiplyFc1, class MultiplyFc2>
+inline void run_phases(const FusedTrellisArguments& args, MultiplyFc1 multiply_fc1,
+                       MultiplyFc2 multiply_fc2) {
+  const GridBarrier barrier{args.barrier, args.barrier + 1};
+  rotate_inputs(args);
+  grid_sync<0, 3>(barrier);
+  multiply_fc1(args);
+  grid_sync<1, 3>(barrier);
+  activate(args);
+  grid_sync<2, 3>(barrier);
+  multiply_fc2(args);
 }
 
 }  // namespace moeplan

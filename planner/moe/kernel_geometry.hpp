@@ -85,8 +85,8 @@ constexpr i64 kFewestTrellisBits = 3, kMostTrellisBits = 6;
 
 // The tile for blocks of `block` rows. 128 columns, 16 a warp: they divide every gate and up half and every
 // hidden size, and a warp decodes each weight once for all rows of the block. Few rows are little work a
-// step, so blocks of 8 and 16 take 128 of K a step, larger ones 64. Four stages keep three steps of weights
-// on their way.
+// step, so blocks of 8 and 16 take 128 of K a step, larger ones 64. All but one of the stages hold steps that
+// are on their way while that one is multiplied.
 constexpr TrellisTile trellis_tile(i64 block, i64 bits) {
   return {block, bits, block <= 16 ? 128 : 64, kHadamardBlock, block == 8 ? 3 : 4};
 }
