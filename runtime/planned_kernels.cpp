@@ -11,8 +11,13 @@ std::string missing_kernels(const MoeRequest& request, const MoeLayout& layout) 
 }  // namespace
 
 PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layout) {
-  if (std::string missing = missing_kernels(request, layout); !missing.empty())
-    return {{}, std::move(missing)};
+  if (std::string missing = missing_kernels(request, layout); !missing.empty()) {
+    const bool may_pack =
+        layout.weight_layout == WeightLayout::native && layout.scale_format == ScaleFormat::e4m3_k16;
+    return {{},
+            std::move(missing),
+            may_pack ? "weights.weight_layout mma_packed, if the engine packs these weights" : ""};
+  }
   return {variants_of(kernel_plan(request, layout)), ""};
 }
 

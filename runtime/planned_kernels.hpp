@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace moeplan {
 struct PlannedKernels {
   std::vector<KernelVariant> variants;  // all that any live token count can launch; none: see `missing`
   std::string missing;                  // why there are none
+  std::string_view remedy = {};         // what of the plan would have some; "": nothing that is known
 };
 
 // Of one fused-MoE plan.

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/commands/covered_plans.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/kernel_compiler.hpp"
 #include "cli/commands/options.hpp"
@@ -13,7 +14,6 @@
 #include "cli/progress.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
-#include "planner/deployment/launch_findings.hpp"
 #include "runtime/jit/digest.hpp"
 #include "runtime/planned_kernels.hpp"
 
@@ -214,7 +214,7 @@ std::string_view verdict_word(const Built& built) {
 }
 
 std::string verdict_of(const PlannedConfig& planned, const std::vector<Target>& targets, const Built& built,
-                       const std::vector<std::string>& uncovered, NvrtcVersion version) {
+                       const std::string& rest, NvrtcVersion version) {
   const Deployment& deployment = planned.config->deployment;
   std::vector<std::string> names;
   for (const Target& target : targets) names.emplace_back(target.architecture->name);
@@ -226,7 +226,7 @@ std::string verdict_of(const PlannedConfig& planned, const std::vector<Target>& 
                 counted(built.failed, " fail"), counted(built.unfit, " take too much"), ", ",
                 grouped(built.spilling), built.spilling > 0 ? " with spills" : " spills", " · at most ",
                 grouped(built.most_shared), " B of shared memory a block · NVRTC ", version.major, ".",
-                version.minor, uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")));
+                version.minor, rest);
 }
 
 Result<Report> compile_report(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
@@ -235,47 +235,26 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
   const DeviceSettings device = deployment.device.value_or(DeviceSettings{});
   const auto targets = targets_of(options.architectures, device);
   if (!targets) return targets.error();
+  auto covered = covered_plans(planned, plans, options.plan, {"compile", "compiled"});
+  if (!covered) return covered.error();
 
   Report report;
+  const std::string rest = rest_text(covered->uncovered, covered->findings);
+  report.findings = std::move(covered->findings);
   report.schema = "moeplan.compile/1";
   report.subject = subject_of(deployment);
   report.tables.push_back(kernels_table());
   WantedKernels wanted;
-  std::vector<std::string> covered, uncovered;
-  const auto lacks = [&](std::string id, std::string pointer, std::string message) {
-    report.findings.push_back({"no-kernels", "warning", std::move(pointer), std::move(message), ""});
-    uncovered.push_back(std::move(id));
+  const auto want = [&](const std::string& id, const std::vector<KernelVariant>& variants) {
+    for (const KernelVariant& variant : variants) wanted.add(variant, id);
   };
-  const auto want = [&](const std::string& id, const std::string& pointer, const PlannedKernels& kernels) {
-    if (!kernels.missing.empty())
-      return lacks(id, pointer, concat(plan_name(id), " is not compiled: ", kernels.missing));
-    covered.push_back(id);
-    for (const KernelVariant& variant : kernels.variants) wanted.add(variant, id);
-  };
-  for (const DeployedPlan& plan : plans) {
-    if (is_chosen(plan.id(), options.plan))
-      want(plan.id(), plan.origin.config_pointer(""), planned_kernels(plan.request(), plan.layout));
-  }
-  for (const DeployedIndexer& plan : planned.indexer_plans) {
-    if (is_chosen(plan.request->id, options.plan))
-      want(plan.request->id, "", planned_kernels(plan.request->indexer, *plan.layout));
-  }
-  if (covered.empty())
-    return Error{ErrorCode::no_kernels, "",
-                 "no plan of this config has kernels in this build, so there is nothing to compile",
-                 report.findings.empty() ? "it has neither a fused-MoE plan nor a paged indexer plan"
-                                         : report.findings.front().message};
-  for (const std::string& plan : covered) {
-    for (const KernelVariant& variant : kArenaKernels) wanted.add(variant, plan);
-  }
-
-  if (options.plan.empty()) {
-    for (const RuntimePart& part : planned.mixed_parts)
-      lacks(
-          std::string(part.name), "",
-          concat(part.name,
-                 " is not compiled: this build has no kernels of its own for one grid of mixed bit widths"));
-  }
+  for (const DeployedPlan* plan : covered->plans)
+    want(plan->id(), planned_kernels(plan->request(), plan->layout).variants);
+  for (const DeployedIndexer* plan : covered->indexers)
+    want(plan->request->id, planned_kernels(plan->request->indexer, *plan->layout).variants);
+  const std::vector<KernelVariant> arena(kArenaKernels.begin(), kArenaKernels.end());
+  for (const DeployedPlan* plan : covered->plans) want(plan->id(), arena);
+  for (const DeployedIndexer* plan : covered->indexers) want(plan->request->id, arena);
 
   Built built;
   std::vector<KernelVariant> variants;
@@ -299,7 +278,7 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
   report.answered_no =
       std::ranges::any_of(report.findings, [](const Finding& finding) { return finding.level == "error"; });
   const NvrtcVersion version = compiler.nvrtc().version();
-  report.verdict = verdict_of(planned, *targets, built, uncovered, version);
+  report.verdict = verdict_of(planned, *targets, built, rest, version);
   report.facts = {{"name", deployment.name ? Cell(*deployment.name) : Cell()},
                   {"contract", planned.contract_names()},
                   {"builds", !report.answered_no},

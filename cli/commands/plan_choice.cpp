@@ -9,6 +9,19 @@ namespace moeplan {
 
 namespace {
 
+// Of a plan that the config's indexer would have if more were stated.
+std::optional<Error> unplanned_indexer(const Deployment& deployment, const std::string& choice) {
+  const auto findings = indexer_not_planned(deployment);
+  if (findings.empty() || !choice.starts_with("indexer ")) return std::nullopt;
+  std::vector<std::string> fields;
+  for (const Finding& finding : findings)
+    fields.push_back(finding.pointer.substr(finding.pointer.rfind('/') + 1));
+  const std::string names = join(fields, ", ", " and ");
+  return Error{ErrorCode::missing_field, findings.front().pointer,
+               concat("--plan ", choice, ": the indexer's arenas are not planned without ", names),
+               concat("state ", names, " of the deployment; there are no defaults to guess")};
+}
+
 // The error where no plan is meant names those there are.
 Status check_choice(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
                     const std::string& choice, PlanScope scope) {
@@ -16,8 +29,12 @@ Status check_choice(const PlannedConfig& planned, const std::vector<DeployedPlan
   for (const DeployedPlan& plan : plans) ids.push_back(plan.id());
   if (scope == PlanScope::kernels) {
     for (const DeployedIndexer& plan : planned.indexer_plans) ids.push_back(plan.request->id);
+    for (const RuntimePart& part : planned.mixed_parts) ids.push_back(part.name);
   }
   if (choice.empty() || std::ranges::find(ids, choice) != ids.end()) return Ok{};
+  if (scope == PlanScope::kernels) {
+    if (auto error = unplanned_indexer(planned.config->deployment, choice)) return *std::move(error);
+  }
   const auto near = did_you_mean(choice, ids);
   return Error{
       ErrorCode::unknown_value, "",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "cli/commands/covered_plans.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/kernel_compiler.hpp"
 #include "cli/commands/options.hpp"
@@ -15,7 +16,6 @@
 #include "cli/log.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/text.hpp"
-#include "planner/deployment/launch_findings.hpp"
 #include "runtime/device/validator.hpp"
 #include "runtime/jit/digest.hpp"
 #include "runtime/nvml.hpp"
@@ -99,49 +99,8 @@ Status write_evidence(const ValidateOptions& options, const Config& config,
   return write_file(options.evidence, evidence_json(evidence));
 }
 
-// The plans that kernels of ours run, and what is said of the others.
-struct Covered {
-  std::vector<const DeployedPlan*> plans;
-  std::vector<const DeployedIndexer*> indexers;
-  std::vector<std::string> uncovered;
-  std::vector<Finding> findings;
-};
-
-Covered covered_plans(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
-                      const std::string& choice) {
-  Covered covered;
-  const auto lacks = [&](std::string name, std::string pointer, std::string message) {
-    covered.findings.push_back({"no-kernels", "warning", std::move(pointer), std::move(message), ""});
-    covered.uncovered.push_back(std::move(name));
-  };
-  for (const DeployedPlan& plan : plans) {
-    if (!is_chosen(plan.id(), choice)) continue;
-    const std::string missing = planned_kernels(plan.request(), plan.layout).missing;
-    if (missing.empty())
-      covered.plans.push_back(&plan);
-    else
-      lacks(plan.id(), plan.origin.config_pointer(""),
-            concat(plan_name(plan.id()), " is not run: ", missing));
-  }
-  for (const DeployedIndexer& plan : planned.indexer_plans) {
-    const std::string& id = plan.request->id;
-    if (!is_chosen(id, choice)) continue;
-    const std::string missing = planned_kernels(plan.request->indexer, *plan.layout).missing;
-    if (missing.empty())
-      covered.indexers.push_back(&plan);
-    else
-      lacks(id, "", concat(plan_name(id), " is not run: ", missing));
-  }
-  if (!choice.empty()) return covered;
-  for (const RuntimePart& part : planned.mixed_parts)
-    lacks(std::string(part.name), "",
-          concat(part.name,
-                 " is not run: this build has no kernels of its own for one grid of mixed bit widths"));
-  return covered;
-}
-
 // --shrink has to name a tensor of a plan that is run.
-Status check_shrink(const Covered& covered, const std::string& tensor) {
+Status check_shrink(const CoveredPlans& covered, const std::string& tensor) {
   std::vector<std::string_view> names;
   const auto add = [&](const ArenaLayout& arena) {
     for (const TensorSpec& spec : arena.tensors) {
@@ -165,12 +124,9 @@ bool is_unavailable(const Error& error) {
 Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPlan>& deployed,
                       const ValidateOptions& options, WeightsOfShapes& weights,
                       std::optional<Result<std::unique_ptr<Machine>>>& machine) {
-  Covered covered = covered_plans(planned, deployed, options.plan);
-  if (covered.plans.empty() && covered.indexers.empty())
-    return Error{ErrorCode::no_kernels, "",
-                 "no plan of this config has kernels in this build, so there is nothing to run",
-                 covered.findings.empty() ? "it has neither a fused-MoE plan nor a paged indexer plan"
-                                          : covered.findings.front().message};
+  auto some = covered_plans(planned, deployed, options.plan, {"run", "run"});
+  if (!some) return some.error();
+  CoveredPlans& covered = *some;
   if (const Status known = check_shrink(covered, options.shrink); !known) return known.error();
   std::vector<const LayerWeights*> layers;
   for (const DeployedPlan* plan : covered.plans) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "cli/commands/covered_plans.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/launch_findings.hpp"
 
@@ -329,12 +330,12 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
   const i64 valid = std::ranges::count_if(plans, &ValidatedPlan::is_valid);
   report.answered_no = valid < std::ssize(plans);
   const LayerSource* const source = source_of(plans);
-  report.verdict = concat(name_in_front(planned), report.answered_no ? "NOT VALID" : "VALID", " · ", valid,
-                          " of ", plans.size(), plans.size() == 1 ? " plan" : " plans", " · ", machine.gpu,
-                          ", ", profile_text(machine, plans), " · ", grouped(launches),
-                          " launches, largest error ", figure(error), " of ", figure(largest),
-                          uncovered.empty() ? "" : concat(" · no kernels for ", join(uncovered, ", ")),
-                          source ? concat(" · layer ", source->layer, " of ", source->file) : "");
+  report.verdict =
+      concat(name_in_front(planned), report.answered_no ? "NOT VALID" : "VALID", " · ", valid, " of ",
+             plans.size(), plans.size() == 1 ? " plan" : " plans", " · ", machine.gpu, ", ",
+             profile_text(machine, plans), " · ", grouped(launches), " launches, largest error ",
+             figure(error), " of ", figure(largest), rest_text(uncovered, report.findings),
+             source ? concat(" · layer ", source->layer, " of ", source->file) : "");
   report.facts.push_back({"valid", !report.answered_no});
   report.facts.push_back({"skipped", Cell()});
   report.facts.push_back({"gpu", machine.gpu});

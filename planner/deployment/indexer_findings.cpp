@@ -22,21 +22,7 @@ bool is_off_word(std::string_view text) {
   return word == "0" || word == "false" || word == "off" || word == "no" || word.empty();
 }
 
-void not_planned(const Facts& facts, Findings& out) {
-  if (!has_indexer(facts.deployment)) return;
-  const std::pair<std::string_view, bool> stated[] = {
-      {"max_num_seqs", facts.deployment.engine->max_num_seqs.has_value()},
-      {"max_model_len", facts.deployment.engine->max_model_len.has_value()}};
-  for (const auto& [name, is_stated] : stated) {
-    if (is_stated) continue;
-    out.push_back({.rule = "indexer-not-planned",
-                   .level = "warning",
-                   .pointer = concat("/deployment/", name),
-                   .message = concat("the indexer's arenas are in no total here: ", name, " is not stated"),
-                   .remedy = concat("add deployment.", name, "; it has no default to guess"),
-                   .bytes = 0});
-  }
-}
+void not_planned(const Facts& facts, Findings& out) { out = indexer_not_planned(facts.deployment); }
 
 void untouched_reserve(const Facts& facts, Findings& out) {
   for (const DeployedIndexer& plan : facts.plans) {
@@ -202,6 +188,25 @@ i64 untouched_bytes(const IndexerLayout& layout) {
     if (!route_touches(layout.route, tensor.name)) bytes += align_up(tensor.bytes, kIndexerAlignment);
   }
   return bytes;
+}
+
+std::vector<Finding> indexer_not_planned(const Deployment& deployment) {
+  std::vector<Finding> findings;
+  if (!deployment.engine || !has_indexer(deployment)) return findings;
+  const std::pair<std::string_view, bool> stated[] = {
+      {"max_num_seqs", deployment.engine->max_num_seqs.has_value()},
+      {"max_model_len", deployment.engine->max_model_len.has_value()}};
+  for (const auto& [name, is_stated] : stated) {
+    if (is_stated) continue;
+    findings.push_back(
+        {.rule = std::string(kIndexerNotPlanned),
+         .level = "warning",
+         .pointer = concat("/deployment/", name),
+         .message = concat("the indexer's arenas are not planned, and in no total: ", name, " is not stated"),
+         .remedy = concat("add deployment.", name, "; it has no default to guess"),
+         .bytes = 0});
+  }
+  return findings;
 }
 
 std::vector<Finding> indexer_findings(const Deployment& deployment,

@@ -6,6 +6,7 @@
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/w4a16.hpp"
+#include "planner/moe/weight_plan.hpp"
 
 namespace moeplan {
 namespace {
@@ -44,7 +45,10 @@ ReachedBlocks reached_blocks(const TrellisPlan& plan) {
 std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& layout) {
   const MoeWeights& weights = request.weights;
   if (layout.weight_layout != WeightLayout::trellis)
-    return "this build has kernels of its own for Trellis and packed plans alone";
+    return concat("this build's kernels run Trellis, packed NVFP4 and paged indexer plans; this one has ",
+                  layout.weight_layout
+                      ? concat("the layout ", layout_name(*layout.contract, *layout.weight_layout))
+                      : concat("the kernels ", name_of(layout.implementation)));
   if (request.kind != MoeKind::tensor_parallel)
     return "this build has no Trellis kernels for expert-parallel plans";
   if (weights.trellis_codebook.value_or(TrellisCodebook::mcg) != TrellisCodebook::mcg)

@@ -171,6 +171,36 @@ TEST_CASE("an indexer plan that our kernels do not run says why") {
                  "keys, not 700"));
 }
 
+namespace {
+
+// What imports without --max-num-seqs and --max-model-len come to.
+std::string without_indexer_fields() {
+  Json config = Json::parse(read_source("configs/glm52.json"));
+  config["deployment"].erase("max_num_seqs");
+  config["deployment"].erase("max_model_len");
+  return config.dump();
+}
+
+}  // namespace
+
+TEST_CASE("an indexer that a config's fields do not suffice for is named in the verdict and as a warning") {
+  if (!has_nvrtc()) return;
+  const Output output = run_moeplan("compile -c - --arch sm_120", without_indexer_fields());
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.out.substr(0, output.out.find('\n')), " · indexer not planned"));
+  CHECK(contains(output.out, "warning[indexer-not-planned] "));
+  CHECK(contains(output.out, "max_num_seqs is not stated"));
+  CHECK(contains(output.out, "max_model_len is not stated"));
+  // Who asks for one plan hears of that one.
+  CHECK_FALSE(contains(run_moeplan("compile -c - --arch sm_120 --plan decode", without_indexer_fields()).out,
+                       "indexer"));
+  const Output plan =
+      run_moeplan("compile -c - --arch sm_120 --plan 'indexer decode'", without_indexer_fields());
+  CHECK(plan.exit_code == 3);
+  CHECK(plan.err.starts_with("error[missing_field]: --plan indexer decode: "));
+  CHECK(contains(plan.err, "without max_num_seqs and max_model_len"));
+}
+
 TEST_CASE("an architecture named twice is compiled once") {
   if (!has_nvrtc()) return;
   const Output output = run_moeplan("compile -c configs/glm52.json --arch sm_120,sm_120 --no-cache -q");

@@ -119,6 +119,15 @@ TEST_CASE("the indexer's plans of the first deployments are run, and --plan and 
   CHECK(contains(none.err, "select 512, 1024 or 2048 keys, not 700"));
 }
 
+TEST_CASE("a plan that size prints and no kernel of ours runs is not unknown") {
+  const Output output = validate("-c configs/glm52-mixed325.json --plan 'mixed decode state' --if-available");
+  CHECK(output.exit_code == 3);
+  CHECK(
+      output.err.starts_with("error[no_kernels]: there is nothing to run: mixed decode state is not run: "));
+  CHECK(contains(validate("-c configs/glm52-mixed325.json --plan 'mixed decode stat'").err,
+                 "did you mean \"mixed decode state\"?"));
+}
+
 TEST_CASE("a config none of whose plans has kernels of ours is an error, with or without a GPU") {
   const std::string plan =
       R"({"schema_version": 1, "contract": "sparkinfer-de04125", "plans": [)"
@@ -129,6 +138,19 @@ TEST_CASE("a config none of whose plans has kernels of ours is an error, with or
   const Output output = validate("-c - --if-available", plan);
   CHECK(output.exit_code == 3);
   CHECK(contains(output.err, "nothing to run"));
+  CHECK(contains(output.err, "  help: moeplan help no-kernels says what has"));
+
+  // NVFP4 weights that an engine may repack.
+  const Output native =
+      validate("-c - --set /plans/0/weights/source_format='\"modelopt_nvfp4\"' -o json", plan);
+  CHECK(native.exit_code == 3);
+  const Json error = Json::parse(native.out)["errors"][0];
+  CHECK(error["code"] == "no_kernels");
+  CHECK(error["pointer"] == "/plans/0");
+  CHECK(contains(
+      error["message"].get<std::string>(),
+      "kernels run Trellis, packed NVFP4 and paged indexer plans; this one has the layout modelopt"));
+  CHECK(contains(error["help"].get<std::string>(), "weights.weight_layout mma_packed"));
 }
 
 TEST_CASE("validate --sanitizer runs the same command under compute-sanitizer and exits as that does") {
