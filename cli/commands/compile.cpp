@@ -10,6 +10,7 @@
 #include "cli/commands/kernel_compiler.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
+#include "cli/commands/shared_limit.hpp"
 #include "cli/log.hpp"
 #include "cli/progress.hpp"
 #include "cli/render/text.hpp"
@@ -46,17 +47,16 @@ class WantedKernels {
 // one of that architecture.
 struct Target {
   const Architecture* architecture;
-  i64 shared_limit;             // bytes a block
+  SharedLimit shared;
   std::optional<i64> sm_count;  // of the config's device
 };
 
 Target target_of(const Architecture& architecture, const DeviceSettings& device) {
-  Target target{&architecture, architecture.shared_bytes_per_block, std::nullopt};
-  if (device.compute_capability != architecture.compute_capability) return target;
-  target.sm_count = device.sm_count;
-  if (device.shared_memory_per_block_optin)
-    target.shared_limit = min_of(target.shared_limit, *device.shared_memory_per_block_optin);
-  return target;
+  const bool is_own = device.compute_capability == architecture.compute_capability;
+  return {&architecture,
+          shared_limit(architecture.shared_bytes_per_block, architecture.name,
+                       is_own ? device.shared_memory_per_block_optin : std::nullopt),
+          is_own ? std::optional(device.sm_count) : std::nullopt};
 }
 
 Result<std::vector<Target>> targets_of(const std::vector<std::string>& names, const DeviceSettings& device) {
@@ -168,7 +168,7 @@ void add_kernel(const WantedKernel& wanted, const std::vector<WantedKernel>& all
   const KernelResources& resources = result->kernel.resources;
   const i64 shared = resources.static_shared_bytes + shared_bytes_of(wanted.variant);
   const i64 spills = resources.spill_store_bytes + resources.spill_load_bytes;
-  const bool has_room = shared <= target.shared_limit;
+  const bool has_room = shared <= target.shared.bytes;
   const i64 blocks =
       has_room ? resident_blocks(*target.architecture, resources.registers, row.threads, shared) : 0;
   built.most_shared = max_of(built.most_shared, shared);
@@ -182,11 +182,7 @@ void add_kernel(const WantedKernel& wanted, const std::vector<WantedKernel>& all
   }
   if (!has_room) {
     ++built.unfit;
-    report.findings.push_back(
-        finding_of("shared-memory",
-                   concat("kernel ", name, " takes ", grouped(shared), " B of shared memory a block, ",
-                          grouped(target.shared_limit), " B are to be had"),
-                   "a device with more, or another block size"));
+    report.findings.push_back(shared_memory_finding(name, wanted.variant.kernel, shared, target.shared, ""));
   } else if (blocks == 0) {
     ++built.unfit;
     report.findings.push_back(
@@ -199,7 +195,7 @@ void add_kernel(const WantedKernel& wanted, const std::vector<WantedKernel>& all
   const bool has_limit = row.has_grid_barrier && target.sm_count;
   report.tables[0].rows.push_back(
       {{std::string(target.architecture->name), std::string(row.name), join(wanted.plans, ", "), row.threads,
-        resources.registers, spills, shared, target.shared_limit, blocks,
+        resources.registers, spills, shared, target.shared.bytes, blocks,
         has_limit ? Cell(blocks * *target.sm_count) : Cell(),
         defines_text(wanted.variant, [](std::size_t) { return true; }), defines_in_short(wanted.variant, all),
         static_cast<i64>(result->kernel.cubin.size()), sha256_hex(result->kernel.cubin),

@@ -96,16 +96,16 @@ class PlanRun {
 
   void check_shared_memory(const std::vector<KernelVariant>& variants) {
     for (const KernelVariant& variant : variants) {
-      if (shared_bytes_of(variant) <= shared_limit_) continue;
-      result_.findings.push_back({"shared-memory", "error", result_.pointer,
-                                  concat(plan_name(result_.id), ": kernel ", text_of(variant), " takes ",
-                                         grouped(shared_bytes_of(variant)), " B of shared memory a block, ",
-                                         grouped(shared_limit_), " B are to be had"),
-                                  "another block size"});
+      const i64 bytes = shared_bytes_of(variant);
+      if (bytes <= shared_limit_.bytes) continue;
+      Finding finding =
+          shared_memory_finding(text_of(variant), variant.kernel, bytes, shared_limit_, result_.pointer);
+      finding.message = concat(plan_name(result_.id), ": ", finding.message);
+      result_.findings.push_back(std::move(finding));
     }
   }
 
-  i64 shared_limit_;
+  const SharedLimit& shared_limit_;
   const ValidateOptions& options_;
   Validator& validator_;
   ValidatedPlan result_;

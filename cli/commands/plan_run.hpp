@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/commands/options.hpp"
+#include "cli/commands/shared_limit.hpp"
 #include "cli/commands/validate_report.hpp"
 #include "planner/deployment/indexer_findings.hpp"
 #include "planner/deployment/launch_findings.hpp"
@@ -11,7 +12,7 @@ namespace moeplan {
 
 // What plans are run with.
 struct RunSettings {
-  i64 shared_limit;  // bytes of shared memory a block may have
+  SharedLimit shared_limit;
   const ValidateOptions& options;
   Validator& validator;
 };

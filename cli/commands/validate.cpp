@@ -153,11 +153,10 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
   Machine& opened = ***machine;
   const GpuProfile& gpu = opened.validator->gpu();
   const DeviceSettings device = planned.config->deployment.device.value_or(DeviceSettings{});
-  const i64 shared_limit =
-      options.emulate ? min_of(device.shared_memory_per_block_optin.value_or(gpu.shared_bytes_per_block),
-                               gpu.shared_bytes_per_block)
-                      : gpu.shared_bytes_per_block;
-  const RunSettings settings{shared_limit, options, *opened.validator};
+  const RunSettings settings{
+      shared_limit(gpu.shared_bytes_per_block, gpu.name,
+                   options.emulate ? device.shared_memory_per_block_optin : std::nullopt),
+      options, *opened.validator};
   std::vector<ValidatedPlan> plans;
   for (std::size_t i = 0; i < covered.plans.size(); ++i)
     plans.push_back(run_plan(*covered.plans[i], layers[i], settings));

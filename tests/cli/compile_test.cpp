@@ -251,11 +251,17 @@ TEST_CASE("a kernel that takes more shared memory than the device has answers no
   const Output fits = run_moeplan(std::string(kCompile) + "--no-cache", "", kernels.environment());
   CHECK(fits.exit_code == 0);
   // The arena's own kernels take none: the limit meets the one that does.
+  const TemporaryFolder folder;
+  const std::string json = folder.path() + "/report.json";
   const Output output =
-      run_moeplan(std::string(kCompile) + "--no-cache" + limit + "38000", "", kernels.environment());
+      run_moeplan(std::string(kCompile) + "--no-cache -o table -o json='" + json + "'" + limit + "38000", "",
+                  kernels.environment());
   CHECK(output.exit_code == 1);
   CHECK(contains(output.out, "DOES NOT FIT"));
-  CHECK(contains(output.out, "40,000 B of shared memory a block, 38,000 B are to be had"));
+  CHECK(contains(output.out,
+                 "40,000 B of shared memory a block, 38,000 B are to be had: the config's "
+                 "shared_memory_per_block_optin\n  fix: a device with more\n"));
+  CHECK(Json::parse(read_file(json))["findings"][0]["pointer"] == "/device/shared_memory_per_block_optin");
 }
 
 TEST_CASE("what cannot be answered is an error, never an empty success") {
