@@ -560,7 +560,9 @@ void add_completions(CLI::App& command, CommandLine& line) {
 }
 
 void add_help(CLI::App& command, CommandLine& line) {
-  command.add_option("topic", line.help_topic, "A topic, a command or an error word; none lists the topics")
+  command
+      .add_option("topic", line.help_topic,
+                  "A topic, a command, a rule, or a word of an error or a finding; none lists the topics")
       ->type_name("TOPIC");
 }
 
@@ -637,7 +639,7 @@ constexpr Command kCommands[] = {
      [](CommandLine& line) { return run_completions(shape_of(*line.app), line.shell); }},
     {"man", "Print the manual page", [](CLI::App&, CommandLine&) {},
      [](CommandLine& line) { return run_man(shape_of(*line.app)); }},
-    {"help", "Explain a topic, a command, a rule or an error word", add_help,
+    {"help", "Explain a topic, a command, a rule, or a word of an error or a finding", add_help,
      [](CommandLine& line) { return answer_help(line); }},
     {"version", "Print the version; with -v what the build is made of", add_verbosity,
      [](CommandLine& line) { return run_version(line.verbosity > 0); }},

@@ -1,18 +1,20 @@
-// moeplan help: a topic, or what an error word means. Without one: the topics.
+// moeplan help: a topic, or what an error's or a finding's word means. Without one: the topics.
 #include <cstdio>
 
 #include "cli/commands/finish.hpp"
 #include "cli/commands/topics.hpp"
 #include "planner/core/did_you_mean.hpp"
 #include "planner/core/error_code.hpp"
+#include "planner/core/finding_words.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/exl3_rules.hpp"
 #include "planner/policy/rules.hpp"
 
 namespace moeplan {
 namespace {
 
 std::string list_of_topics() {
-  std::string text = "moeplan help TOPIC, COMMAND or ERROR-WORD\n\n";
+  std::string text = "moeplan help TOPIC, COMMAND or WORD, of an error or a finding\n\n";
   for (const Topic& topic : topics()) {
     std::string name(topic.name);
     name.resize(12, ' ');
@@ -42,16 +44,24 @@ ExitCode run_help(const std::string& topic, const std::vector<std::string>& comm
     if (row.word == topic) return print(concat(row.word, ": ", row.meaning, "\n"));
     words.push_back(row.word);
   }
+  for (const FindingWordRow& row : kFindingWords) {
+    if (row.word == topic) return print(concat(row.word, ": ", row.meaning, "\n"));
+    words.push_back(row.word);
+  }
+  for (const Exl3Rule& rule : exl3_rules()) {
+    if (rule.id == topic) return print(concat(rule.id, ": fires unless ", rule.promise, "\n"));
+    words.push_back(rule.id);
+  }
   for (const PolicyRule& rule : policy_rules()) {
     if (rule.id == topic) return print(rule_text(rule));
     words.push_back(rule.id);
   }
   const auto near = did_you_mean(topic, words);
-  const Problem problem{
-      Error{ErrorCode::unknown_value, "", concat("no help on \"", topic, "\""),
-            near ? concat("did you mean \"", *near, "\"?")
-                 : concat("there are ", join(topic_names(), ", "), ", every command, rule and error word")},
-      {}};
+  const Problem problem{Error{ErrorCode::unknown_value, "", concat("no help on \"", topic, "\""),
+                              near ? concat("did you mean \"", *near, "\"?")
+                                   : concat("there are ", join(topic_names(), ", "),
+                                            ", every command, rule, and word of an error or a finding")},
+                        {}};
   std::fputs(render_problems({&problem, 1}).c_str(), stderr);
   return ExitCode::usage;
 }

@@ -4,6 +4,7 @@
 
 #include "planner/core/contract.hpp"
 #include "planner/core/error_code.hpp"
+#include "planner/core/finding_words.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_settings.hpp"
 #include "planner/indexer/environment.hpp"
@@ -118,9 +119,16 @@ std::string rules() {
   return text + "\nmoeplan help MP010 explains one; docs/policy.md says how a policy states them.\n";
 }
 
+std::string findings() {
+  std::string text;
+  for (const FindingWordRow& row : kFindingWords) text += concat("  ", row.word, ": ", row.meaning, "\n");
+  return text;
+}
+
 constexpr Topic kTopics[] = {
     {"exit-codes", "What the exit code says", exit_codes, "EXIT STATUS"},
     {"errors", "Every error word and what it means", errors},
+    {"findings", "Every word of a finding, in brackets, and what it means", findings},
     {"contracts", "Which planners are known, and how they differ", contracts_text},
     {"blocks", "Route blocks, slots and split-K scratch", blocks},
     {"env", "Which environment variables count, and whose", environment, "ENVIRONMENT"},

@@ -6,6 +6,7 @@
 #include "cli/io/json_writer.hpp"
 #include "cli/render/marks.hpp"
 #include "cli/render/render.hpp"
+#include "planner/core/finding_words.hpp"
 #include "planner/core/text.hpp"
 #include "planner/policy/rules.hpp"
 
@@ -45,8 +46,8 @@ std::string fingerprint_of(std::string_view text) {
   return out;
 }
 
-// What a rule means, in short and in full: a policy rule's title and what fires it, an error word's meaning,
-// else the rule's word with blanks.
+// What a rule means, in short and in full: a policy rule's title and what fires it, the meaning of an error's
+// or a finding's word, else the word with blanks.
 struct Meaning {
   std::string brief, full, help;
 };
@@ -62,6 +63,9 @@ Meaning meaning_of(std::string_view rule) {
     words = rule;
     std::ranges::replace(words, '-', ' ');
     for (const ErrorCodeRow& row : kErrorCodes) {
+      if (row.word == rule) words = row.meaning;
+    }
+    for (const FindingWordRow& row : kFindingWords) {
       if (row.word == rule) words = row.meaning;
     }
   }

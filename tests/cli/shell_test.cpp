@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "runtime/validate/measurement.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/process.hpp"
 #include "tests/support.hpp"
@@ -209,6 +210,34 @@ TEST_CASE("help explains topics and commands, and lists what there is") {
   const Output near = run_moeplan("help contrats");
   CHECK(near.exit_code == 2);
   CHECK(contains(near.err, "did you mean \"contracts\"?"));
+}
+
+TEST_CASE("help explains every word that stands in brackets ahead of a finding") {
+  // What the sources name findings: ahead of a level, or as a rule.
+  const std::regex named("(?:[{(,?:]\\s*|\\.rule = |return )\"([a-z0-9]+(?:-[a-z0-9]+)+)\",?");
+  std::set<std::string> words = {"spills", "unsound", "shrink", "refused", "skipped", "damaged"};
+  for (const std::string_view check : moeplan::kValidationChecks) words.emplace(check);
+  for (const char* file :
+       {"planner/deployment/indexer_findings.cpp", "planner/deployment/launch_findings.cpp",
+        "planner/deployment/memory_budget.cpp", "planner/deployment/exl3_rules.cpp",
+        "planner/moe/soundness_advice.cpp", "cli/commands/audit.cpp", "cli/commands/compile.cpp",
+        "cli/commands/covered_plans.cpp", "cli/commands/plan_run.cpp", "cli/commands/shared_limit.cpp"}) {
+    const std::string text = read_source(file);
+    for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at)
+      words.insert((*at)[1]);
+  }
+  CHECK(words.size() > 40);
+  CHECK(words.contains("indexer-late-allocation"));
+  CHECK(words.contains("launch-cold"));
+  CHECK(words.contains("not-resident"));
+  const std::string all = run_moeplan("help findings").out;
+  for (const std::string& word : words) {
+    INFO(word);
+    const Output help = run_moeplan("help " + word);
+    CHECK(help.exit_code == 0);
+    CHECK(help.out.starts_with(word + ": "));
+    CHECK((word.starts_with("exl3-") || contains(all, "  " + word + ": ")));
+  }
 }
 
 TEST_CASE("version -v names the commit, the tree's state, and every schema of an answer") {

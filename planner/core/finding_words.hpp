@@ -1,0 +1,62 @@
+// Every word in brackets that a finding can have, beside the rules of `check`: one row each. Words are never
+// renamed.
+#pragma once
+
+#include <string_view>
+
+namespace moeplan {
+
+struct FindingWordRow {
+  std::string_view word;
+  std::string_view meaning;
+};
+
+inline constexpr FindingWordRow kFindingWords[] = {
+    // deployments
+    {"indexer-not-planned", "the indexer's arenas need a field that the config does not state"},
+    {"indexer-untouched-reserve", "bytes of an indexer arena that its route never touches"},
+    {"indexer-late-allocation", "a call allocates outside every arena, after the start-up profile"},
+    {"indexer-fold-cap", "a fold of more slices than its cap aims at"},
+    {"indexer-supertile-beyond-context", "a stated supertile is longer than the context"},
+    {"indexer-ignored-variable", "a variable of another contract's prefix, which this engine never reads"},
+    {"misleading-variable", "a variable whose text does not do what it seems to"},
+    {"measured-activation", "the measured peak is below the scratch that is planned"},
+    {"measured-waterfall", "stated terms and the printed KV memory contradict each other"},
+    {"measured-tokens", "printed KV tokens and printed KV memory contradict each other"},
+    // audit
+    {"unsound", "a tensor is smaller than what some live token count needs"},
+    {"never-touched", "reserved bytes that no launch uses"},
+    {"block-8-doubles", "block 8 doubles its split-K scratch: another pin would reserve less"},
+    {"capacity-not-monotone", "a smaller capacity would reserve more"},
+    // launches
+    {"launch-fails", "a plan that cannot be launched"},
+    {"launch-not-modelled", "a plan whose launch keys are not modelled"},
+    {"launch-cold", "kernels that compile at their first use, mid-serve"},
+    {"launch-prewarm-dead", "a prewarmed kernel that no launch uses"},
+    {"launch-capture-compile", "a graph whose kernels rely on the warm-up before its capture"},
+    // compile, validate, cache
+    {"no-kernels",
+     "this build has no kernels of its own for the plan, which is left out; it has some for Trellis plans of "
+     "3 to 6 bits, packed NVFP4 plans (weight_layout mma_packed) and paged indexer plans: docs/kernels.md"},
+    {"does-not-compile", "the compiler refuses a kernel"},
+    {"spills", "a kernel keeps values in memory because a thread's registers do not suffice"},
+    {"shared-memory", "a kernel takes more shared memory a block than a block may have"},
+    {"not-resident", "blocks of a kernel that have to be resident together are not"},
+    {"refused", "the executor refuses a plan: a tensor is too small for a launch"},
+    {"not-run", "a plan could not be run; its message says why"},
+    {"skipped", "nothing was run, and --if-available asks for no more"},
+    {"shrink", "a tensor lost its last element and nothing noticed"},
+    {"guards", "a byte outside every tensor changed"},
+    {"need", "a tensor was written behind what the executor's own reckoning takes"},
+    {"oracle", "the output is off from the reference by more than its bar"},
+    {"finite", "the output holds a value that is no number"},
+    {"rows", "rows behind the live tokens, or of routes that go nowhere, were written"},
+    {"poison", "the output depends on what the arena held before"},
+    {"graph", "the output as a graph differs"},
+    {"scratch", "split-K scratch was written behind what it takes there"},
+    {"workspace", "locks or barrier words were not left as zeros"},
+    {"environment", "the runtime read an environment variable while the step was captured"},
+    {"damaged", "an entry of the kernel cache is not as it was written"},
+};
+
+}  // namespace moeplan
