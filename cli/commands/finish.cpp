@@ -27,6 +27,22 @@ bool answers_no(const Report& report, const ReportOptions& options) {
          });
 }
 
+// Takes findings below a level out, also of the checks that name them.
+void hide_milder(Report& report, std::string_view level) {
+  std::vector<Finding> kept;
+  std::vector<std::size_t> places;  // among `kept`
+  for (Finding& finding : report.findings) {
+    const bool is_shown = reaches(finding, level);
+    places.push_back(is_shown ? kept.size() : std::string::npos);
+    if (is_shown) kept.push_back(std::move(finding));
+  }
+  report.findings = std::move(kept);
+  for (ReportCheck& check : report.checks) {
+    for (std::size_t& place : check.findings) place = places[place];
+    std::erase(check.findings, std::string::npos);
+  }
+}
+
 // The working folder, and the folder that paths in SARIF and annotations are relative to.
 void locate_working_folder(RenderOptions& options) {
   std::error_code ignored;
@@ -53,9 +69,7 @@ ExitCode print(std::string_view text) {
 ExitCode finish(std::span<const Report> reports, std::span<const Problem> problems,
                 const ReportOptions& options) {
   std::vector<Report> shown(reports.begin(), reports.end());
-  for (Report& report : shown) {
-    std::erase_if(report.findings, [&](const Finding& finding) { return !reaches(finding, options.show); });
-  }
+  for (Report& report : shown) hide_milder(report, options.show);
   for (std::size_t i = 0; i < shown.size(); ++i) {
     // Formats that only errors fail have to be told of a no that milder findings stand for.
     const bool has_error =

@@ -11,7 +11,6 @@
 #include "cli/commands/plan_run.hpp"
 #include "cli/commands/sanitizer.hpp"
 #include "cli/commands/validate_report.hpp"
-#include "cli/io/shell_word.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/log.hpp"
 #include "planner/core/did_you_mean.hpp"
@@ -63,23 +62,12 @@ class WeightsOfShapes {
   std::vector<std::unique_ptr<const LayerWeights>> opened_;
 };
 
-std::string command_of(const ValidateOptions& options) {
-  std::string command = concat("moeplan validate -c ", shell_word(options.configs.paths.front()));
-  for (const std::string& set : options.configs.overrides.sets) command += concat(" --set ", shell_word(set));
-  if (!options.plan.empty()) command += concat(" --plan ", shell_word(options.plan));
-  if (options.emulate) command += " --emulate";
-  if (!options.shrink.empty()) command += concat(" --shrink ", options.shrink);
-  if (!options.weights.empty())
-    command += concat(" --weights ", shell_word(options.weights), " --layer ", options.layer);
-  return concat(command, " --evidence ", shell_word(options.evidence));
-}
-
 Status write_evidence(const ValidateOptions& options, const Config& config,
                       const std::vector<ValidatedPlan>& plans, bool is_valid, const Machine& machine) {
   const GpuProfile& gpu = machine.validator->gpu();
   const NvrtcVersion version = machine.compiler.nvrtc().version();
   Evidence evidence{.name = "validate",
-                    .command = command_of(options),
+                    .command = evidence_command(options),
                     .device = {.name = gpu.name,
                                .compute_capability = gpu.compute_capability,
                                .sm_count = gpu.sm_count,
@@ -123,7 +111,7 @@ bool is_unavailable(const Error& error) {
 
 Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPlan>& deployed,
                       const ValidateOptions& options, WeightsOfShapes& weights,
-                      std::optional<Result<std::unique_ptr<Machine>>>& machine) {
+                      std::optional<Result<std::unique_ptr<Machine>>>& machine, bool& unwritten) {
   auto some = covered_plans(planned, deployed, options.plan, {"run", "run"});
   if (!some) return some.error();
   CoveredPlans& covered = *some;
@@ -139,15 +127,19 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
                  concat("--weights ", options.weights, ": no plan that is run has Trellis weights"),
                  "leave --weights and --layer out"};
 
+  if (!options.evidence.empty()) {
+    if (const Status writable = may_write_file(options.evidence); !writable) return writable.error();
+  }
+
   // Behind the mistakes that are told without a GPU; returns when there is no compute-sanitizer.
   if (!options.sanitizer.empty()) {
     const Error error = run_sanitized(options.sanitizer);
-    return options.if_available ? Result<Report>(skipped_report(planned, error)) : error;
+    return options.if_available ? Result<Report>(skipped_report(planned, options, error)) : error;
   }
   if (!machine) machine.emplace(open_machine());
   if (!*machine) {
     const Error& error = machine->error();
-    if (options.if_available && is_unavailable(error)) return skipped_report(planned, error);
+    if (options.if_available && is_unavailable(error)) return skipped_report(planned, options, error);
     return error;
   }
   Machine& opened = ***machine;
@@ -168,8 +160,12 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
     report.notes.push_back(
         concat("texts of the kernels are from ", *opened.compiler.kernel_dir(), ", MOEPLAN_KERNEL_DIR"));
   if (!options.evidence.empty()) {
-    const Status written = write_evidence(options, *planned.config, plans, !report.answered_no, opened);
-    if (!written) return written.error();
+    // What was seen is told all the same.
+    if (const Status written = write_evidence(options, *planned.config, plans, !report.answered_no, opened);
+        !written) {
+      complain(written.error());
+      unwritten = true;
+    }
   }
   return report;
 }
@@ -190,10 +186,13 @@ ExitCode run_validate(const ValidateOptions& options) {
   // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine>>> machine;
   WeightsOfShapes weights(options.weights, options.layer);
-  return answer_plans(options.configs, options.plan, PlanScope::kernels,
-                      [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
-                        return answer(planned, plans, options, weights, machine);
-                      });
+  bool unwritten = false;  // the record
+  const ExitCode code =
+      answer_plans(options.configs, options.plan, PlanScope::kernels,
+                   [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+                     return answer(planned, plans, options, weights, machine, unwritten);
+                   });
+  return unwritten ? ExitCode::input : code;
 }
 
 }  // namespace moeplan

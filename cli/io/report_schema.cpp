@@ -239,10 +239,12 @@ constexpr MemberForm kLiveCountColumns[] = {
 constexpr MemberForm kShrinkColumns[] = {text("plan"),           text("shape"),   text("tensor"),
                                          integer("taken_bytes"), text("outcome"), boolean("refused"),
                                          boolean("guard_hit"),   text("how")};
+constexpr MemberForm kSkipColumns[] = {text("reason")};
 constexpr TableForm kValidateTables[] = {{"plans", kValidatedPlanColumns},
                                          {"tensors", kHighWaterColumns},
                                          {"live_counts", kLiveCountColumns},
-                                         {"shrinks", kShrinkColumns}};
+                                         {"shrinks", kShrinkColumns},
+                                         {"skips", kSkipColumns, nullptr, false}};
 
 constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};
 constexpr MemberForm kCacheEntryColumns[] = {text("id"),    text("kernel"),   text("architecture"),

@@ -78,6 +78,35 @@ mode_t rights_of(const struct stat* existing) {
   return 0666 & ~mask;
 }
 
+// As write_file; without a text all but the writing, and nothing is left of it.
+Status put_file(const std::string& path, const std::string_view* text) {
+  struct stat status {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (is_stream(path) || (exists && !S_ISREG(status.st_mode))) {
+    if (text) return write_in_place(path, *text, O_APPEND);
+    const int error_number = S_ISDIR(status.st_mode) ? EISDIR : ::access(path.c_str(), W_OK) == 0 ? 0 : errno;
+    return error_number == 0 ? Status(Ok{}) : unwritable(path, error_number);
+  }
+  // A link stays one: what it names is replaced.
+  std::error_code no_path;
+  const auto target = exists ? std::filesystem::canonical(path, no_path) : std::filesystem::path(path);
+  if (no_path) return unwritable(path, no_path.value());
+
+  std::string temporary = target.string() + ".XXXXXX";
+  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return unwritable(path, errno);
+  int error_number = text ? write_all(descriptor, *text) : 0;
+  if (error_number == 0 && ::fchmod(descriptor, rights_of(exists ? &status : nullptr)) != 0)
+    error_number = errno;
+  if (::close(descriptor) != 0 && error_number == 0) error_number = errno;
+  if (text && error_number == 0) {
+    if (::rename(temporary.c_str(), target.c_str()) == 0) return Ok{};
+    error_number = errno;
+  }
+  ::unlink(temporary.c_str());
+  return error_number == 0 ? Status(Ok{}) : unwritable(path, error_number);
+}
+
 }  // namespace
 
 Result<std::string> read_text(const std::string& path) {
@@ -100,27 +129,9 @@ Status write_out(std::string_view text) {
   return unwritable("standard output", error_number);
 }
 
-Status write_file(const std::string& path, std::string_view text) {
-  struct stat status {};
-  const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (is_stream(path) || (exists && !S_ISREG(status.st_mode))) return write_in_place(path, text, O_APPEND);
-  // A link stays one: what it names is replaced.
-  std::error_code no_path;
-  const auto target = exists ? std::filesystem::canonical(path, no_path) : std::filesystem::path(path);
-  if (no_path) return unwritable(path, no_path.value());
+Status write_file(const std::string& path, std::string_view text) { return put_file(path, &text); }
 
-  std::string temporary = target.string() + ".XXXXXX";
-  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (descriptor < 0) return unwritable(path, errno);
-  int error_number = write_all(descriptor, text);
-  if (error_number == 0 && ::fchmod(descriptor, rights_of(exists ? &status : nullptr)) != 0)
-    error_number = errno;
-  if (::close(descriptor) != 0 && error_number == 0) error_number = errno;
-  if (error_number == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error_number = errno;
-  if (error_number == 0) return Ok{};
-  ::unlink(temporary.c_str());
-  return unwritable(path, error_number);
-}
+Status may_write_file(const std::string& path) { return put_file(path, nullptr); }
 
 Status append_file(const std::string& path, std::string_view text) {
   return write_in_place(path, text, O_CREAT | O_APPEND);

@@ -20,6 +20,9 @@ Status write_out(std::string_view text);
 // as it is.
 Status write_file(const std::string& path, std::string_view text);
 
+// Whether write_file could, as far as can be told ahead.
+Status may_write_file(const std::string& path);
+
 // Adds to the end of a file, which is made when it is not there.
 Status append_file(const std::string& path, std::string_view text);
 

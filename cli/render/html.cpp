@@ -57,7 +57,7 @@ void append_row(std::string& out, std::span<const PeopleColumn> columns, std::si
 }
 
 void append_table(std::string& out, const Table& table, const RenderOptions& options) {
-  if (table.rows.empty() && table.footers.empty()) return;
+  if (!is_for_people(table)) return;
   std::vector<PeopleColumn> columns = people_columns(table, options);
   std::erase_if(columns, [](const PeopleColumn& column) { return column.kind == PeopleColumn::Kind::bar; });
   out += concat("<table role=\"table\">\n<caption>", markup(table.title.empty() ? table.key : table.title),

@@ -78,7 +78,8 @@ std::vector<Suite> suites_of(std::span<const Report> reports, std::span<const Pr
     std::vector<Mark> marks = marks_of(report);
     const auto first = static_cast<std::size_t>(std::ssize(marks) - std::ssize(report.findings));
     for (const ReportCheck& check : report.checks) {
-      Case& made = suite.cases.emplace_back(Case{check.name, {}, check.skipped});
+      Case& made = case_of(suite, check.name);
+      made.skipped = check.skipped;
       for (const std::size_t finding : check.findings)
         made.marks.push_back(std::exchange(marks[first + finding], {}));
     }

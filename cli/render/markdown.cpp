@@ -133,6 +133,7 @@ void add_report(Page& page, const Report& report, const RenderOptions& options) 
   for (const Finding& finding : report.findings) page.add(line_of(finding, path_of(report.source, options)));
   if (!report.findings.empty()) page.add("\n");
   for (const Table& table : report.tables) {
+    if (!is_for_people(table)) continue;
     if (!table.title.empty()) page.add(concat("**", inline_text(table.title), "**\n\n"));
     add_table(page, table);
     page.add("\n");

@@ -99,6 +99,11 @@ std::vector<PeopleColumn> byte_columns(const Column& column, std::size_t index,
 
 }  // namespace
 
+bool is_for_people(const Table& table) {
+  const auto is_seen = [](const Column& column) { return column.audience != Audience::programs; };
+  return !(table.rows.empty() && table.footers.empty()) && std::ranges::any_of(table.columns, is_seen);
+}
+
 std::vector<PeopleColumn> people_columns(const Table& table, const RenderOptions& options) {
   std::vector<const Row*> rows = rows_for_people(table);
   const std::size_t ranked = rows.size();  // rows that are no footers

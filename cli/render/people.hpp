@@ -17,6 +17,9 @@ struct PeopleColumn {
   std::vector<std::string> texts;  // a row each, footers last
 };
 
+// Whether people see anything of the table.
+bool is_for_people(const Table& table);
+
 // The columns of `table`, rows sorted as people see them.
 std::vector<PeopleColumn> people_columns(const Table& table, const RenderOptions& options);
 

@@ -65,7 +65,7 @@ class TablePrinter {
 };
 
 void append_table(std::string& out, const Table& table, const RenderOptions& options) {
-  if (table.rows.empty() && table.footers.empty()) return;
+  if (!is_for_people(table)) return;
   if (!table.title.empty())
     out += concat("\n", printable(table.title), "\n");
   else

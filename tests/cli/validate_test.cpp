@@ -59,9 +59,63 @@ TEST_CASE("with --if-available it exits 0 and says that nothing was run") {
   CHECK(report["valid"].is_null());
   CHECK(report["skipped"].is_string());
   CHECK(report["totals"]["launches"] == 0);
-  const Output junit = validate("-c configs/glm52.json --if-available -o junit");
-  CHECK(junit.exit_code == 0);
-  CHECK(contains(junit.out, "SKIPPED"));
+}
+
+TEST_CASE("what was skipped says so in every format, and JUnit counts it") {
+  const auto in = [](const std::string& format, const std::string& more = "") {
+    const Output output = validate("-c configs/glm52.json --if-available -o " + format + more);
+    INFO(format);
+    CHECK(output.exit_code == 0);
+    return output.out;
+  };
+  for (const char* more : {"", " --show warning"}) {
+    const std::string junit = in("junit", more);
+    INFO(junit);
+    CHECK(contains(junit, "tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"1\""));
+    CHECK(contains(junit,
+                   "<testcase name=\"verdict\" classname=\"configs/glm52.json\" time=\"0\">\n"
+                   "      <skipped message=\"NVIDIA&#39;s run-time compiler NVRTC was not found; "));
+    CHECK_FALSE(contains(junit, "system-out"));
+  }
+  const Json sarif = Json::parse(in("sarif"))["runs"][0]["results"];
+  REQUIRE(sarif.size() == 1);
+  CHECK(sarif[0]["ruleId"] == "skipped");
+  CHECK(sarif[0]["level"] == "note");
+  CHECK(contains(in("csv"), "\r\nconfigs/glm52.json,skips,,"));
+  CHECK(contains(in("csv"), "libnvrtc.so.13"));
+  CHECK(contains(in("tsv"), "\nconfigs/glm52.json\tskips\t\t"));
+  CHECK(contains(in("github"), "::notice "));
+  // Nothing was run: there is no table to show.
+  CHECK_FALSE(contains(in("markdown"), "|"));
+  CHECK_FALSE(contains(in("html"), "<table"));
+}
+
+TEST_CASE("the answer of a skip keeps the weights that were given") {
+  const TemporaryFolder folder;
+  const std::string weights = folder.write("m.safetensors", safetensors_text(exl3_tensors({})));
+  const Json report = Json::parse(
+      validate("-c - --if-available -o json --weights '" + weights + "' --layer 3", trellis_config(2)).out);
+  CHECK(report["weights_file"] == weights);
+  CHECK(report["weights_layer"] == 3);
+  CHECK(report["skips"].size() == 1);
+}
+
+TEST_CASE("a record that cannot be written is told before anything runs") {
+  const TemporaryFolder folder;
+  for (const std::string& file : {folder.path() + "/none/record.json", folder.path()}) {
+    const Output output = validate("-c configs/glm52.json --if-available --evidence '" + file + "'");
+    INFO(output.err);
+    CHECK(output.exit_code == 3);
+    CHECK(output.err.starts_with("error[unwritable]: cannot write " + file + ": "));
+    CHECK(contains(output.err, "\n  help: "));
+    CHECK(output.out.empty());
+  }
+  // Looking leaves nothing behind, and a record as it was.
+  const std::string record = folder.write("record.json", "{}");
+  CHECK(validate("-c configs/glm52.json --if-available --evidence '" + record + "'").exit_code == 0);
+  CHECK(read_file(record) == "{}");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()),
+                      std::filesystem::directory_iterator()) == 1);
 }
 
 TEST_CASE("mistakes are told ahead of a missing GPU") {
