@@ -58,7 +58,15 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   if (what.find("--config") != std::string::npos && what.find("required") != std::string::npos)
     return concat(what, "\n  help: for example moeplan ", command.get_name(),
                   " -c configs/glm52.json; moeplan init MODEL writes a config");
-  return concat(what, "\n  help: moeplan --help, or moeplan COMMAND --help");
+  const std::string owner = &command == &app ? "moeplan" : concat("moeplan ", command.get_name());
+  constexpr std::string_view kRequires = " requires ";
+  if (const auto at = what.find(std::string(kRequires) + "--"); at != std::string::npos) {
+    const std::string other = what.substr(at + kRequires.size());
+    const CLI::Option* option = command.get_option_no_throw(other);
+    return concat(owner, ": ", what, "\n  help: add ", other,
+                  option ? concat(" ", option->get_type_name()) : "");
+  }
+  return concat(what, "\n  help: ", owner, " --help");
 }
 
 int run(int argc, char** argv) {

@@ -67,15 +67,16 @@ Result<std::vector<Target>> targets_of(const std::vector<std::string>& names, co
       targets.push_back(target_of(*find_architecture(names[i]), device));
   }
   if (!targets.empty()) return targets;
-  constexpr std::string_view kRemedy = "name an architecture: --arch sm_120";
+  std::vector<std::string_view> known;
+  for (const Architecture& architecture : architectures()) known.push_back(architecture.name);
+  const std::string remedy = concat("name an architecture: --arch ", join(known, ", ", " or "));
   if (!device.compute_capability)
     return Error{ErrorCode::missing_field, "/device",
-                 "the config does not state its device's compute_capability", std::string(kRemedy)};
+                 "the config does not state its device's compute_capability", remedy};
   const Architecture* own = architecture_of(*device.compute_capability);
   if (!own)
     return Error{ErrorCode::unsupported_architecture, "/device/compute_capability",
-                 concat("kernels are not made for compute capability ", *device.compute_capability),
-                 std::string(kRemedy)};
+                 concat("kernels are not made for compute capability ", *device.compute_capability), remedy};
   return std::vector<Target>{target_of(*own, device)};
 }
 

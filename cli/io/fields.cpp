@@ -58,6 +58,11 @@ void wrong_type(FieldContext& context, const JsonNode& node, const Field& field)
     if (scaled_decimal(trimmed, 1) && trimmed.find('.') == std::string_view::npos)
       help = concat("write ", trimmed, " (no quotes)");
   }
+  if (field.type == FieldType::text && (node.type == JsonType::integer || node.type == JsonType::number)) {
+    const std::string_view raw = context.document.raw(node);
+    help = concat("write \"", raw, "\", with quotes; in a shell --set '", context.document.pointer(node),
+                  "=\"", raw, "\"'");
+  }
   add_problem(context, node, ErrorCode::wrong_type,
               concat(field.name, " must be ", expectation(field), ", got ", shown(context, node)), help);
 }

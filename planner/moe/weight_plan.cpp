@@ -147,7 +147,7 @@ Status check_trellis_bits(const Contract& contract, const MoeWeights& weights) {
     return Error{
         ErrorCode::trellis_bits, "/weights/trellis_bits",
         concat("trellis_bits must be ", contract.trellis_min_bits, "..6 under ", contract.id, ", got ", bits),
-        ""};
+        "state the checkpoint's own width, or the contract whose kernels read it: moeplan help contracts"};
   if (!contract.trellis_settings) return Ok{};
 
   struct CodebookBits {

@@ -225,9 +225,9 @@ Result<std::string> chosen_module(const std::string& path, i64 layer, const std:
                           ": it holds no routed experts, whose tensors are called "
                           "….layers.N.….experts.E.gate_proj.trellis"),
                    elsewhere(path));
-  return refused(
-      concat(path, ": it holds no experts of layer ", layer, ", but of layers ", ranges_of(layers)),
-      concat("choose one of these; ", elsewhere(path)));
+  return refused(concat(path, ": it holds no experts of layer ", layer, ", but of layer",
+                        layers.size() == 1 ? " " : "s ", ranges_of(layers)),
+                 concat(layers.size() == 1 ? "choose it; " : "choose one of these; ", elsewhere(path)));
 }
 
 // Opens what `path` names and finds the layer's module there.
@@ -249,7 +249,12 @@ Result<FoundLayer> find_layer(const std::string& path, i64 layer, std::string& m
     if (!file)
       return refused(concat(path, ": the shard \"", shard, "\" of layer ", layer, " is no plain file name"),
                      "shards lie beside their index");
-    if (const Status added = add_file(*file, layer, found); !added) return added.error();
+    if (const Status added = add_file(*file, layer, found); !added) {
+      Error error = added.error();
+      if (error.code == ErrorCode::unreadable)
+        error.help = concat(path, " names it for layer ", layer, ": shards lie beside their index");
+      return error;
+    }
   }
   return found;
 }

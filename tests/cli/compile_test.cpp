@@ -269,6 +269,9 @@ TEST_CASE("what cannot be answered is an error, never an empty success") {
   const Output unknown = run_moeplan("compile -c configs/glm52.json --arch sm_75");
   CHECK(unknown.exit_code == 2);
   CHECK(contains(unknown.err, "sm_120"));
+  const Output old = run_moeplan("compile -c configs/glm52.json --set '/device/compute_capability=\"7.5\"'");
+  CHECK(old.exit_code == 3);
+  CHECK(contains(old.err, "--arch sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 or sm_121"));
   const std::string plan =
       R"({"schema_version": 1, "contract": "sparkinfer-de04125", "plans": [)"
       R"({"id": "packed", "kind": "moe_tp", "device": {"sm_count": 188}, "weights": {"quant_mode": "w4a16",)"

@@ -397,6 +397,17 @@ TEST_CASE("a failed check exits with the code of a bug") {
             .out == "70\n");
 }
 
+TEST_CASE("a text without quotes and a width that no kernel reads are told with what would work") {
+  const Output quotes = run_moeplan("size -c configs/glm52.json --set /device/compute_capability=9.0");
+  CHECK(quotes.exit_code == 3);
+  CHECK(contains(quotes.err,
+                 "help: write \"9.0\", with quotes; in a shell --set "
+                 "'/device/compute_capability=\"9.0\"'\n"));
+  const Output bits = run_moeplan("size -c configs/glm52.json --set /quant/bits=2");
+  CHECK(bits.exit_code == 3);
+  CHECK(contains(bits.err, "help: state the checkpoint's own width"));
+}
+
 TEST_CASE("help explains every error word") {
   CHECK(contains(run_moeplan("help unknown_key").out, "a key that its object does not have"));
   CHECK(contains(run_moeplan("help errors").out, "misaligned_shape"));

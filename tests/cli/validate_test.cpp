@@ -259,6 +259,8 @@ TEST_CASE("validate takes --weights and --layer together, and never writes over 
     CHECK(output.out.empty());
   }
   CHECK(read_file(weights) == safetensors_text(exl3_tensors({})));
+  CHECK(validate("-c configs/glm52.json --weights f").err ==
+        "error[usage]: moeplan validate: --weights requires --layer\n  help: add --layer N\n");
 }
 
 TEST_CASE("weights that are not what the plan runs exit 3, ahead of a missing GPU") {
@@ -274,7 +276,7 @@ TEST_CASE("weights that are not what the plan runs exit 3, ahead of a missing GP
   const Output layer = validate(arguments + "4", trellis_config(4));
   CHECK(layer.exit_code == 3);
   CHECK(layer.err.starts_with("error[weights_refused]: " + weights));
-  CHECK(contains(layer.err, "no experts of layer 4, but of layers 3\n  help: choose one of these"));
+  CHECK(contains(layer.err, "no experts of layer 4, but of layer 3\n  help: choose it"));
   const Output experts = validate(arguments + "3", trellis_config(6));
   CHECK(experts.exit_code == 3);
   CHECK(contains(experts.err, "has 4 experts here and the plan 6: missing 4..5"));

@@ -250,7 +250,9 @@ TEST_CASE("an index is followed to the shards that hold the layer, wherever it i
   const std::string index = folder.path() + "/m.safetensors.index.json";
   check_refused(index, shape_of(layer), {index, "no experts of layer 5, but of layers 3, 9", "choose one"},
                 5);
-  check_refused(index, shape_of(layer), {"cannot read", "not-fetched.safetensors"}, 9, ErrorCode::unreadable);
+  check_refused(index, shape_of(layer),
+                {"cannot read", "not-fetched.safetensors", index + " names it for layer 9"}, 9,
+                ErrorCode::unreadable);
   check_refused(index, {256, 256, 5, 3}, {"missing 4", "the index names no more of it"});
   // One shard alone says where the rest may be.
   check_refused(folder.path() + "/a.safetensors", shape_of(layer),
@@ -364,7 +366,7 @@ TEST_CASE("a layer that is not what the plan runs is refused with tensor, expect
     check_refused(path, shape_of(layer), refusal.parts);
   }
   const std::string path = folder.write("m.safetensors", safetensors_text(exl3_tensors(layer)));
-  check_refused(path, shape_of(layer), {"no experts of layer 7, but of layers 3", "choose one of these"}, 7);
+  check_refused(path, shape_of(layer), {"no experts of layer 7, but of layer 3", "choose it"}, 7);
   check_refused(path, {256, 256, 4, 3}, {"has 3 experts here and the plan 4: missing 3"});
   check_refused(path, {256, 256, 2, 3}, {"has experts 0..2; the plan has 2"});
   check_refused(path, {256, 256, 3, 5}, {"expected 5 bits a weight", "found 3"});
