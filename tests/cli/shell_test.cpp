@@ -240,6 +240,21 @@ TEST_CASE("help explains every word that stands in brackets ahead of a finding")
   }
 }
 
+TEST_CASE("a record of validate is made anew by the words that ./dev evidence takes out of it") {
+  const Output output = run_shell(R"sh(
+eval "$(sed -n '/^recorded_words()/,/^}/p' dev)"
+for file in tests/gpu/evidence/*.json; do
+  quoted=$(recorded_words "$file")
+  case $file in */validate_*) ;; *) [ -z "$quoted" ] || echo "$file: $quoted"; continue ;; esac
+  mapfile -d '' -t words < <(xargs printf '%s\0' <<<"$quoted")
+  [ "${words[0]} ${words[-2]} ${words[-1]}" = "validate --evidence $file" ] || echo "$file: $quoted"
+done
+)sh");
+  CHECK(output.exit_code == 0);
+  CHECK(output.out == "");
+  CHECK(output.err == "");
+}
+
 TEST_CASE("version -v names the commit, the tree's state, and every schema of an answer") {
   const std::string text = run_moeplan("--version -v").out;
   CHECK(text == run_moeplan("version -v").out);
