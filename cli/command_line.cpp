@@ -116,7 +116,9 @@ void add_report_options(CLI::App& command, CommandLine& line) {
       ->check(CLI::IsMember({"error", "warning", "note", "never"}));
   command.add_flag("--exit-zero", report.exit_zero, "Exit 0 where the answer is no, too");
   command.add_flag("--no-color", line.no_color, "No colour, whatever the terminal and environment say");
-  command.add_option("--width", report.render.width, "Columns to print in (default: COLUMNS, else 100)")
+  command
+      .add_option("--width", report.render.width,
+                  "Columns of the terminal: bars that do not fit are left out (default: COLUMNS, else 100)")
       ->check(CLI::Range(20, 10'000));
   command.add_flag("--ascii", report.render.ascii, "No glyphs beyond ASCII");
   command.add_flag("-q,--quiet", report.render.quiet, "The verdict line alone");
@@ -340,16 +342,17 @@ void add_validate(CLI::App& command, CommandLine& line) {
       "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
       "  moeplan validate -c small.json --sanitizer memcheck\n"
       "  moeplan validate -c glm52.json --weights model.safetensors.index.json --layer 3\n"
-      "Runs Trellis, packed NVFP4 and paged indexer plans. Needs a GPU, its driver and NVRTC. Plans are made "
-      "for the GPU's\n"
-      "own multiprocessors, or with --emulate run as the config's device has them. Exits 1 when a check "
-      "fails;\n"
-      "4 without a GPU, or 0 with --if-available.");
+      "Runs Trellis, packed NVFP4 and paged indexer plans. Needs a GPU, its driver and NVRTC.\n"
+      "configs/glm52.json takes 15 to 30 s on an H200; launches that would take too long, past 15e12\n"
+      "multiply-adds of the reference a plan, are left out and counted.\n"
+      "Exits 1 when a check fails; 4 without a GPU, or 0 with --if-available.");
   add_config_options(command, line);
   ValidateOptions& options = line.validate;
   command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID");
-  command.add_flag("--emulate", options.emulate,
-                   "As many blocks as the config's device has multiprocessors, within its shared memory");
+  command.add_flag(
+      "--emulate", options.emulate,
+      "Run the config's own plan, on a GPU that holds as many blocks at once, within its device's "
+      "shared memory (default: the plan is made anew for the GPU that is there)");
   command
       .add_option(
           "--shrink", options.shrink,
@@ -368,13 +371,16 @@ void add_validate(CLI::App& command, CommandLine& line) {
                                  ->type_name("N");
   weights->needs(layer);
   layer->needs(weights);
-  command.add_flag("--if-available", options.if_available, "Exit 0, and say so, where there is no GPU");
+  command.add_flag(
+      "--if-available", options.if_available,
+      "Exit 0, and say so, where there is no GPU, driver or NVRTC, or no compute-sanitizer for --sanitizer");
   command.add_option("--evidence", options.evidence, "Write a record of what was seen, of one config")
       ->check(check_file_name)
       ->type_name("FILE");
   command
       .add_option("--sanitizer", options.sanitizer,
-                  "Run under this tool of compute-sanitizer; exits 1 when it finds something")
+                  "Run under this tool of compute-sanitizer, which is looked for in PATH, CUDA_HOME/bin and "
+                  "/usr/local/cuda/bin; exits 1 when it finds something")
       ->check(CLI::IsMember({"memcheck", "racecheck", "initcheck", "synccheck"}));
   command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
 }

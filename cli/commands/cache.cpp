@@ -41,7 +41,7 @@ Status answer_verify(const CubinCache& cache, Report& report) {
   if (!verdict) return verdict.error();
   report.answered_no = !verdict->damaged.empty();
   report.verdict = concat(report.answered_no ? "DAMAGED" : "WHOLE", " · ", entries_text(verdict->whole),
-                          " as written, ", verdict->damaged.size(), " more damaged");
+                          " as written, ", verdict->damaged.size(), " damaged");
   for (const CubinCache::Damage& damage : verdict->damaged)
     report.findings.push_back({"damaged", "error", "", concat(damage.id, ": ", damage.what),
                                "it is rebuilt when it is next asked for; moeplan cache clear removes all"});
