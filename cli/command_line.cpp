@@ -385,6 +385,51 @@ void add_validate(CLI::App& command, CommandLine& line) {
   command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
 }
 
+void add_bench(CLI::App& command, CommandLine& line) {
+  command.footer(
+      "Examples:\n  moeplan bench indexer --rows 1,4,16,48 --context 8k,32k,128k --heads 32\n"
+      "  moeplan bench indexer --rows 48 --context 128k --heads 32 --group 4 --format json\n"
+      "  moeplan bench indexer -c configs/glm52.json --plan 'indexer decode' --context 64k\n"
+      "Times calls of paged indexer plans on this machine's GPU, beside the floor of their bytes and the "
+      "times "
+      "of public\nkernels as recorded. Needs a GPU, its driver and NVRTC: exits 4 without them, or 0 with "
+      "--if-available.");
+  BenchOptions& options = line.bench;
+  command.add_option("what", options.what, "What is timed")
+      ->required()
+      ->check(CLI::IsMember({"indexer"}))
+      ->type_name("WHAT");
+  CLI::Option* const config =
+      command
+          .add_option("-c,--config", line.configs.paths,
+                      "Time the indexer plans of this deployment config; repeat for several")
+          ->take_all()
+          ->type_name("FILE");
+  const auto number = [&](const char* flag, std::optional<std::string>& target, const char* doc,
+                          const char* type) {
+    return command.add_option(flag, target, doc)->type_name(type);
+  };
+  number("--rows", options.rows, "Query rows of a call (default with a config: its plan's)", "LIST");
+  number("--context", options.context,
+         "Tokens that each row sees, whole pages, 8k is 8192 (default with a config: its plan's)", "LIST");
+  number("--heads", options.heads, "Heads of the indexer: 16, 32, 64", "LIST")->excludes(config);
+  number("--top-k", options.top_k, "Keys that are selected: 512, 1024, 2048 (default: 2048)", "K")
+      ->excludes(config);
+  number("--group", options.group, "Rows that share their request's pages (default: 1)", "N");
+  command.add_flag("--prefill", options.is_prefill, "Rows are one request's, as in a prefill's chunk")
+      ->excludes(config);
+  command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID")->needs(config);
+  number("--bandwidth-gb-s", options.bandwidth_gb_s,
+         "Take floors of bytes at so many GB/s (default: a copy's, measured)", "N");
+  command.add_flag("--if-available", options.if_available, "Exit 0, and say so, where there is no GPU");
+  command.add_option("--evidence", options.evidence, "Write a record of what was measured, of one config")
+      ->check(check_file_name)
+      ->type_name("FILE");
+  command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
+  add_override_options(command, line);
+  add_report_options(command, line);
+}
+
 void add_cache(CLI::App& command, CommandLine& line) {
   command.footer(
       "Examples:\n  moeplan cache info\n  moeplan cache verify\n  moeplan cache clear\n"
@@ -615,6 +660,8 @@ constexpr Command kCommands[] = {
      with_configs<&CommandLine::compile, run_compile>},
     {"validate", "Do real kernels stay inside the planned arena, and compute what they should?", add_validate,
      with_configs<&CommandLine::validate, run_validate>},
+    {"bench", "How long do real kernels take, beside what bytes and public kernels take?", add_bench,
+     with_configs<&CommandLine::bench, run_bench>},
     {"cache", "What is in the cache of compiled kernels; verify or clear it", add_cache,
      [](CommandLine& line) {
        return run_cache({line.cache.action, line.configs.report});
@@ -678,7 +725,7 @@ std::string settle_report_options(CommandLine& line) {
     });
     if (is_input) return "-o would write over " + output.path + ", which is read";
   }
-  const std::string& evidence = line.validate.evidence;
+  const std::string& evidence = line.bench.evidence.empty() ? line.validate.evidence : line.bench.evidence;
   const bool is_read = !evidence.empty() && std::ranges::any_of(inputs, [&](const std::string& input) {
     return !input.empty() && config_key(input) == config_key(evidence);
   });

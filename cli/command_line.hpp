@@ -31,6 +31,7 @@ struct CommandLine {
   LaunchOptions launches;
   CompileOptions compile;
   ValidateOptions validate;
+  BenchOptions bench;
   CacheOptions cache;
   bool probe = false;
   bool list_buffers = false;

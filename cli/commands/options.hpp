@@ -102,6 +102,19 @@ struct ValidateOptions {
   bool no_progress = false;
 };
 
+struct BenchOptions {
+  ConfigOptions configs;  // none: shapes are stated by the lists alone
+  std::string what;       // indexer
+  std::string plan;       // this one of the configs alone; "" is all of the indexer's
+  std::optional<std::string> heads, rows, context;  // lists: "1,4", "8k,32k"
+  std::optional<std::string> group, top_k;          // numbers
+  std::optional<std::string> bandwidth_gb_s;        // none: measured
+  bool is_prefill = false;
+  bool if_available = false;  // nothing to run on is no failure
+  std::string evidence;       // file of the record; "": none
+  bool no_progress = false;
+};
+
 struct CacheOptions {
   std::string action;  // info, verify or clear
   ReportOptions report;
@@ -172,6 +185,7 @@ ExitCode run_audit(const AuditOptions& options);
 ExitCode run_launches(const LaunchOptions& options);
 ExitCode run_compile(const CompileOptions& options);
 ExitCode run_validate(const ValidateOptions& options);
+ExitCode run_bench(const BenchOptions& options);
 ExitCode run_cache(const CacheOptions& options);
 ExitCode run_check(CheckOptions options);
 ExitCode run_baseline(const BaselineOptions& options);

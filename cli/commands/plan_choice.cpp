@@ -44,14 +44,15 @@ Status check_choice(const PlannedConfig& planned, const std::vector<DeployedPlan
                     : concat("it has ", join(ids, ", "))};
 }
 
-// What an error without a place in a config says of the run: of the machine, of an input beside the configs,
-// or of the command line.
+}  // namespace
+
 ExitCode exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::unsupported_architecture:
     case ErrorCode::no_nvrtc:
     case ErrorCode::no_device:
     case ErrorCode::no_sanitizer:
+    case ErrorCode::cuda_failure:
       return ExitCode::no_device;
     case ErrorCode::kernel_source:
     case ErrorCode::no_kernels:
@@ -64,7 +65,10 @@ ExitCode exit_code_of(ErrorCode code) {
   }
 }
 
-}  // namespace
+bool is_unavailable(const Error& error) {
+  return error.code == ErrorCode::no_device || error.code == ErrorCode::no_nvrtc ||
+         error.code == ErrorCode::unsupported_architecture;
+}
 
 bool is_chosen(std::string_view plan_id, const std::string& choice) {
   return choice.empty() || plan_id == choice;

@@ -21,6 +21,12 @@ enum class PlanScope {
   kernels,  // and the paged indexer plans: those that kernels of ours may run
 };
 
+// What an error without a place in a config says of the run: of the machine, of an input beside the configs,
+// or of the command line.
+ExitCode exit_code_of(ErrorCode code);
+// Whether it says that there is nothing here to run kernels on.
+bool is_unavailable(const Error& error);
+
 // Answers each config with a report about its plans. An unknown --plan, and an error of `report` without a
 // pointer, is a mistake of the command line.
 ExitCode answer_plans(

@@ -1,11 +1,10 @@
 // moeplan validate: runs the kernels of every plan that has some in an arena of exactly its bytes, against a
 // reference.
 #include <algorithm>
-#include <thread>
 
 #include "cli/commands/covered_plans.hpp"
 #include "cli/commands/finish.hpp"
-#include "cli/commands/kernel_compiler.hpp"
+#include "cli/commands/machine.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
 #include "cli/commands/plan_run.hpp"
@@ -17,27 +16,10 @@
 #include "planner/core/text.hpp"
 #include "runtime/device/validator.hpp"
 #include "runtime/jit/digest.hpp"
-#include "runtime/nvml.hpp"
 #include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
 namespace {
-
-// The compiler and the GPU, as soon as a config needs them.
-struct Machine {
-  Compiler compiler;
-  std::unique_ptr<Validator> validator;
-};
-
-Result<std::unique_ptr<Machine>> open_machine() {
-  auto compiler = kernel_compiler(true);
-  if (!compiler) return compiler.error();
-  auto machine = std::make_unique<Machine>(Machine{std::move(*compiler), nullptr});
-  auto validator = open_validator(machine->compiler, i64{std::thread::hardware_concurrency()});
-  if (!validator) return validator.error();
-  machine->validator = std::move(*validator);
-  return machine;
-}
 
 // The layer of --weights, opened once for every shape that plans have.
 class WeightsOfShapes {
@@ -63,26 +45,13 @@ class WeightsOfShapes {
 };
 
 Status write_evidence(const ValidateOptions& options, const Config& config,
-                      const std::vector<ValidatedPlan>& plans, bool is_valid, const Machine& machine) {
-  const GpuProfile& gpu = machine.validator->gpu();
-  const NvrtcVersion version = machine.compiler.nvrtc().version();
-  Evidence evidence{.name = "validate",
-                    .command = evidence_command(options),
-                    .device = {.name = gpu.name,
-                               .compute_capability = gpu.compute_capability,
-                               .sm_count = gpu.sm_count,
-                               .driver = concat(driver_version(), ", CUDA up to ", cuda_driver_version()),
-                               .cuda_runtime = cuda_runtime_version()},
-                    .nvrtc = concat(version.major, ".", version.minor),
-                    .is_pass = is_valid};
+                      const std::vector<ValidatedPlan>& plans, bool is_valid,
+                      const Machine<Validator>& machine) {
+  Evidence evidence{.name = "validate", .command = evidence_command(options), .is_pass = is_valid};
   const std::string& path = options.configs.paths.front();
   if (path != "-") evidence.config = Digest{path, sha256_hex(config.text)};
-  for (const auto& [variant, compiled] : machine.validator->compiled()) {
-    auto kernel =
-        evidence_kernel(variant, machine.validator->architecture(), compiled, read_runtime_environment());
-    if (!kernel) return kernel.error();
-    evidence.kernels.push_back(std::move(*kernel));
-  }
+  const Status described = describe_run(evidence, machine.evidence_run());
+  if (!described) return described;
   add_samples(evidence, plans);
   return write_file(options.evidence, evidence_json(evidence));
 }
@@ -104,14 +73,9 @@ Status check_shrink(const CoveredPlans& covered, const std::string& tensor) {
                near ? concat("did you mean \"", *near, "\"?") : concat("they have ", join(names, ", "))};
 }
 
-bool is_unavailable(const Error& error) {
-  return error.code == ErrorCode::no_device || error.code == ErrorCode::no_nvrtc ||
-         error.code == ErrorCode::unsupported_architecture;
-}
-
 Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPlan>& deployed,
                       const ValidateOptions& options, WeightsOfShapes& weights,
-                      std::optional<Result<std::unique_ptr<Machine>>>& machine, bool& unwritten) {
+                      std::optional<Result<std::unique_ptr<Machine<Validator>>>>& machine, bool& unwritten) {
   auto some = covered_plans(planned, deployed, options.plan, {"run", "run"});
   if (!some) return some.error();
   CoveredPlans& covered = *some;
@@ -136,19 +100,19 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
     const Error error = run_sanitized(options.sanitizer);
     return options.if_available ? Result<Report>(skipped_report(planned, options, error)) : error;
   }
-  if (!machine) machine.emplace(open_machine());
+  if (!machine) machine.emplace(open_machine(open_validator));
   if (!*machine) {
     const Error& error = machine->error();
     if (options.if_available && is_unavailable(error)) return skipped_report(planned, options, error);
     return error;
   }
-  Machine& opened = ***machine;
-  const GpuProfile& gpu = opened.validator->gpu();
+  Machine<Validator>& opened = ***machine;
+  const GpuProfile& gpu = opened.runner->gpu();
   const DeviceSettings device = planned.config->deployment.device.value_or(DeviceSettings{});
   const RunSettings settings{
       shared_limit(gpu.shared_bytes_per_block, gpu.name,
                    options.emulate ? device.shared_memory_per_block_optin : std::nullopt),
-      options, *opened.validator};
+      options, *opened.runner};
   std::vector<ValidatedPlan> plans;
   for (std::size_t i = 0; i < covered.plans.size(); ++i)
     plans.push_back(run_plan(*covered.plans[i], layers[i], settings));
@@ -184,7 +148,7 @@ ExitCode run_validate(const ValidateOptions& options) {
     return ExitCode::usage;
   }
   // Looked for when the first config is read: a mistake in it is told ahead of a missing GPU.
-  std::optional<Result<std::unique_ptr<Machine>>> machine;
+  std::optional<Result<std::unique_ptr<Machine<Validator>>>> machine;
   WeightsOfShapes weights(options.weights, options.layer);
   bool unwritten = false;  // the record
   const ExitCode code =

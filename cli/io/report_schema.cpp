@@ -246,6 +246,32 @@ constexpr TableForm kValidateTables[] = {{"plans", kValidatedPlanColumns},
                                          {"shrinks", kShrinkColumns},
                                          {"skips", kSkipColumns, nullptr, false}};
 
+constexpr MemberForm kBenchFacts[] = {or_null(text("name")),           text("contract"),
+                                      or_null(text("skipped")),        or_null(text("gpu")),
+                                      or_null(integer("gpu_sms")),     or_null(integer("bandwidth_gb_s")),
+                                      or_null(text("bandwidth_from")), text("peers_gpu")};
+constexpr MemberForm kBenchTotals[] = {integer("shapes"), integer("timed_shapes"), integer("compared_shapes"),
+                                       integer("faster_shapes")};
+constexpr MemberForm kBenchColumns[] = {text("plan"),
+                                        integer("heads"),
+                                        integer("rows"),
+                                        integer("rows_per_request"),
+                                        integer("context_tokens"),
+                                        integer("top_k"),
+                                        text("route"),
+                                        text("fold"),
+                                        integer("calls"),
+                                        integer("median_ns"),
+                                        integer("p10_ns"),
+                                        integer("p90_ns"),
+                                        integer("logits_ns"),
+                                        integer("floor_bytes"),
+                                        integer("floor_permille"),
+                                        or_null(integer("peer_ns")),
+                                        or_null(integer("peer_logits_ns")),
+                                        or_null(integer("peer_permille"))};
+constexpr TableForm kBenchTables[] = {{"shapes", kBenchColumns}};
+
 constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};
 constexpr MemberForm kCacheEntryColumns[] = {text("id"),    text("kernel"),   text("architecture"),
                                              text("nvrtc"), integer("bytes"), text("variant")};
@@ -420,6 +446,7 @@ constexpr ReportForm kReports[] = {
     {"launch_key", "what moeplan launches --live-tokens answers", kLaunchKeyFacts, {}, kLaunchKeyTables},
     {"compile", "what moeplan compile answers", kCompileFacts, kCompileTotals, kCompileTables},
     {"validate", "what moeplan validate answers", kValidateFacts, kValidateTotals, kValidateTables},
+    {"bench", "what moeplan bench answers", kBenchFacts, kBenchTotals, kBenchTables},
     {"cache", "what moeplan cache answers", kCacheFacts, {}, kCacheTables},
     {"check", "what moeplan check answers of a config", kCheckFacts, kCheckTotals, kCheckTables},
     {"checks", "what moeplan check answers of several configs", {}, kChecksTotals, kChecksTables},

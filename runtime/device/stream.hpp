@@ -1,6 +1,7 @@
-// A stream of its own, and work of it as a graph.
+// A stream of its own, work of it as a graph, and how long it takes.
 #pragma once
 
+#include <cmath>
 #include <utility>
 
 #include "runtime/device/cuda_status.hpp"
@@ -56,16 +57,57 @@ class CapturedWork {
     if (executable_) (void)cudaGraphExecDestroy(executable_);
   }
 
+  // Without waiting for it.
+  Status queue(cudaStream_t stream) const {
+    return check_cuda(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch");
+  }
   // Runs it once, and waits for it.
   Status replay(cudaStream_t stream) const {
-    if (const Status ran = check_cuda(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch"); !ran)
-      return ran;
+    if (Status queued = queue(stream); !queued) return queued;
     return check_cuda(cudaStreamSynchronize(stream), "replaying a graph");
   }
 
  private:
   explicit CapturedWork(cudaGraphExec_t executable) : executable_(executable) {}
   cudaGraphExec_t executable_;
+};
+
+// Nanoseconds of a stream's work between two calls, by events.
+class StreamTimer {
+ public:
+  explicit StreamTimer(cudaStream_t stream) : stream_(stream), start_(create()), stop_(create()) {}
+  ~StreamTimer() {
+    if (start_) (void)cudaEventDestroy(start_);
+    if (stop_) (void)cudaEventDestroy(stop_);
+  }
+  StreamTimer(const StreamTimer&) = delete;
+  StreamTimer& operator=(const StreamTimer&) = delete;
+
+  Status start() { return check_cuda(cudaEventRecord(start_, stream_), "cudaEventRecord"); }
+  // Waits for the work.
+  Result<i64> stop() {
+    if (const Status recorded = check_cuda(cudaEventRecord(stop_, stream_), "cudaEventRecord"); !recorded)
+      return recorded.error();
+    if (const Status waited = check_cuda(cudaEventSynchronize(stop_), "cudaEventSynchronize"); !waited)
+      return waited.error();
+    float milliseconds = 0;
+    if (const Status known =
+            check_cuda(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
+        !known)
+      return known.error();
+    return std::llround(1e6 * static_cast<double>(milliseconds));
+  }
+
+ private:
+  // Null where there is none: recording it is the error.
+  static cudaEvent_t create() {
+    cudaEvent_t event = nullptr;
+    return cudaEventCreate(&event) == cudaSuccess ? event : nullptr;
+  }
+
+  cudaStream_t stream_;
+  cudaEvent_t start_;
+  cudaEvent_t stop_;
 };
 
 }  // namespace moeplan

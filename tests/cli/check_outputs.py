@@ -31,7 +31,9 @@ hostile = ("=cmd|'/C calc'!A0\n::error file=x::pwned\r\n##[error]x \x1b[31m \x9b
 
 
 def run(*arguments, config=None):
-    done = subprocess.run([binary, *arguments], cwd=root, capture_output=True,
+    # Times differ from run to run: without a compiler nothing is timed.
+    environment = dict(os.environ, MOEPLAN_NVRTC="/nowhere/libnvrtc.so.13") if arguments[0] == "bench" else None
+    done = subprocess.run([binary, *arguments], cwd=root, capture_output=True, env=environment,
                           input=json.dumps(config).encode() if config else b"")
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -111,6 +113,8 @@ COMMANDS = [
     (["sweep", "-c", "-", "--axis", "/model/name=" + json.dumps(hostile)], hostile_config()),
     (["sweep", "-c", "/nowhere.json", "--axis", "tp=4"], None),
     (["validate", "-c", "configs/glm52.json", "--if-available", "--plan", "decode"], None),
+    (["bench", "indexer", "-c", "configs/glm52.json", "--if-available"], None),
+    (["bench", "indexer", "--rows", "1", "--context", "8k", "--heads", "32", "--if-available"], None),
     (["reconcile", log], None),
     (["reconcile", log, "--set", "/parallel/dcp=2"], None),
     (["reconcile", "tests/golden/logs/glm51_nvfp4_tp8_dcp4_mtp3.log"], None),
@@ -197,7 +201,7 @@ def check_json():
                 assert not validator_of(name, strict=True).is_valid(
                     dict(part, **{key: [dict(rows[0], unheard_of=1)]})), f"{name}: {key} takes any member"
     assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "sweep", "check", "checks", "diff",
-                    "baseline_report", "config_report", "reconcile", "devices", "cache", "validate", "reports", "errors"} | ({"compile"} if has_nvrtc() else set()), seen
+                    "baseline_report", "config_report", "reconcile", "devices", "cache", "validate", "bench", "reports", "errors"} | ({"compile"} if has_nvrtc() else set()), seen
     return len(COMMANDS)
 
 

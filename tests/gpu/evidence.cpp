@@ -1,43 +1,18 @@
 // moeplan_evidence NAME --out FILE: runs a record's work on the GPU of this machine and writes what it
 // showed. Plans are those of a config of configs/ in the working folder. Exits with 0 for PASS, 1 for FAIL, 2
 // for a wrong command line, 3 without the config, 4 without a GPU.
-#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <string>
 
 #include "cli/commands/planned_config.hpp"
+#include "cli/commands/run_evidence.hpp"
 #include "planner/core/text.hpp"
 #include "runtime/jit/digest.hpp"
-#include "runtime/nvml.hpp"
 #include "tests/gpu/records.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace moeplan::test {
-
-StreamTimer::StreamTimer(cudaStream_t stream) : stream_(stream) {
-  const bool is_created = cudaEventCreate(&start_) == cudaSuccess && cudaEventCreate(&stop_) == cudaSuccess;
-  MOEPLAN_CHECK(is_created, "no events");
-}
-
-StreamTimer::~StreamTimer() {
-  (void)cudaEventDestroy(start_);
-  (void)cudaEventDestroy(stop_);
-}
-
-Result<i64> StreamTimer::stop() {
-  if (const Status recorded = check_cuda(cudaEventRecord(stop_, stream_), "cudaEventRecord"); !recorded)
-    return recorded.error();
-  if (const Status waited = check_cuda(cudaEventSynchronize(stop_), "cudaEventSynchronize"); !waited)
-    return waited.error();
-  float milliseconds = 0;
-  if (const Status known =
-          check_cuda(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
-      !known)
-    return known.error();
-  return std::llround(1e6 * static_cast<double>(milliseconds));
-}
-
 namespace {
 
 struct Record {
@@ -68,24 +43,11 @@ std::optional<RecordPlan> plan_named(const PlannedConfig& planned, std::string_v
 
 // What every record says of the machine and of the kernels that were compiled for it.
 Status complete(Evidence& evidence, const Record& record, const Gpu& gpu) {
-  const GpuProfile& profile = gpu.launcher.gpu();
   evidence.name = record.name;
   evidence.command = concat("./dev evidence ", record.name);
   evidence.config = Digest{record.config, sha256_hex(read_file(record.config))};
-  evidence.device = {.name = profile.name,
-                     .compute_capability = profile.compute_capability,
-                     .sm_count = profile.sm_count,
-                     .driver = concat(driver_version(), ", CUDA up to ", cuda_driver_version()),
-                     .cuda_runtime = cuda_runtime_version()};
-  const NvrtcVersion version = gpu.compiler.nvrtc().version();
-  evidence.nvrtc = concat(version.major, ".", version.minor);
-  for (const auto& [variant, compiled] : gpu.compiled) {
-    auto kernel = evidence_kernel(variant, gpu.launcher.architecture(), compiled, gpu.environment);
-    if (!kernel) return kernel.error();
-    if (std::ranges::find(evidence.kernels, *kernel) == evidence.kernels.end())
-      evidence.kernels.push_back(std::move(*kernel));
-  }
-  return Ok{};
+  return describe_run(evidence,
+                      {gpu.launcher.gpu(), gpu.launcher.architecture(), gpu.compiler, gpu.compiled});
 }
 
 int write(const Record& record, const std::string& file) {

@@ -1,0 +1,203 @@
+// moeplan bench: how long calls of the indexer take on this machine's GPU, of a config's plans or of shapes
+// that the command line states.
+#include "cli/commands/bench_report.hpp"
+#include "cli/commands/bench_shapes.hpp"
+#include "cli/commands/finish.hpp"
+#include "cli/commands/machine.hpp"
+#include "cli/commands/options.hpp"
+#include "cli/commands/plan_choice.hpp"
+#include "cli/io/shell_word.hpp"
+#include "cli/io/text_file.hpp"
+#include "cli/progress.hpp"
+#include "planner/core/text.hpp"
+#include "planner/deployment/launch_findings.hpp"
+#include "runtime/device/indexer_bench.hpp"
+#include "runtime/jit/digest.hpp"
+#include "runtime/planned_kernels.hpp"
+
+namespace moeplan {
+namespace {
+
+// Of shapes that no config states.
+constexpr std::string_view kContract = "sparkinfer-de04125";
+
+// A shape with the request of the plan that it runs in.
+struct WantedShape {
+  IndexerShape shape;
+  std::string plan_id;
+  IndexerRequest request;
+};
+
+std::string command_of(const BenchOptions& options) {
+  std::string command = concat("moeplan bench ", options.what);
+  const auto add = [&](std::string_view option, const std::string& value) {
+    command += concat(" ", option, " ", shell_word(value));
+  };
+  const auto add_given = [&](std::string_view option, const std::optional<std::string>& value) {
+    if (value) add(option, *value);
+  };
+  for (const std::string& path : options.configs.paths) add("-c", path);
+  for (const std::string& set : options.configs.overrides.sets) add("--set", set);
+  if (!options.configs.overrides.contract.empty()) add("--contract", options.configs.overrides.contract);
+  if (!options.plan.empty()) add("--plan", options.plan);
+  add_given("--heads", options.heads);
+  add_given("--rows", options.rows);
+  add_given("--context", options.context);
+  add_given("--group", options.group);
+  add_given("--top-k", options.top_k);
+  if (options.is_prefill) command += " --prefill";
+  add_given("--bandwidth-gb-s", options.bandwidth_gb_s);
+  add("--evidence", options.evidence);
+  return command;
+}
+
+// One run of the command, over one config or none.
+class BenchRun {
+ public:
+  BenchRun(const BenchOptions& options, const ShapeLists& lists) : options_(options), lists_(lists) {}
+
+  Result<Report> of_shapes() {
+    const auto shapes = listed_shapes(lists_, options_.is_prefill);
+    if (!shapes) return shapes.error();
+    const std::string& chosen = options_.configs.overrides.contract;
+    const Contract* contract = find_contract(chosen.empty() ? kContract : std::string_view(chosen));
+    std::vector<WantedShape> wanted;
+    for (const IndexerShape& shape : *shapes)
+      wanted.push_back({shape, shape.is_prefill ? "prefill" : "decode", request_of(shape, *contract)});
+    return timed(wanted, {.contract = std::string(contract->id),
+                          .text = "each shape in a paged indexer plan of its own"});
+  }
+
+  Result<Report> of_config(const PlannedConfig& planned) {
+    const Deployment& deployment = planned.config->deployment;
+    std::vector<WantedShape> wanted;
+    std::vector<std::string> ids;
+    std::string missing;
+    for (const DeployedIndexer& plan : planned.indexer_plans) {
+      const std::string& id = plan.request->id;
+      ids.push_back(id);
+      if (!is_chosen(id, options_.plan)) continue;
+      const IndexerRequest& request = plan.request->indexer;
+      missing = planned_kernels(request, *plan.layout).missing;
+      if (!missing.empty()) continue;
+      const auto shapes = planned_shapes(lists_, id, indexer_plan(request, *plan.layout, 1));
+      if (!shapes) return shapes.error();
+      for (const IndexerShape& shape : *shapes) wanted.push_back({shape, id, request});
+    }
+    if (wanted.empty())
+      return Error{ErrorCode::no_kernels, "",
+                   options_.plan.empty() ? std::string("no plan of this config can be timed")
+                                         : concat(plan_name(options_.plan), " cannot be timed"),
+                   !missing.empty() ? missing
+                   : ids.empty()    ? std::string("it has no paged indexer plan")
+                                    : concat("its paged indexer plans are ", join(ids, ", "))};
+    if (options_.configs.paths.front() != "-")
+      config_ = Digest{options_.configs.paths.front(), sha256_hex(planned.config->text)};
+    return timed(
+        wanted,
+        {.name = deployment.name, .contract = planned.contract_names(), .text = subject_of(deployment)});
+  }
+
+ private:
+  static Result<std::vector<IndexerCase>> cases_of(const std::vector<WantedShape>& wanted,
+                                                   i64 multiprocessors) {
+    std::vector<IndexerCase> cases;
+    for (const WantedShape& each : wanted) {
+      auto made = indexer_case(each.shape, each.plan_id, each.request, multiprocessors);
+      if (!made)
+        return Error{made.error().code, "", concat(name_of(each.shape), ": ", made.error().message),
+                     made.error().help};
+      cases.push_back(std::move(*made));
+    }
+    return cases;
+  }
+
+  Result<Report> timed(const std::vector<WantedShape>& wanted, const BenchSubject& subject) {
+    // Told without a GPU: what no GPU could time.
+    if (const auto checked = cases_of(wanted, 1); !checked) return checked.error();
+    if (!machine_) machine_.emplace(open_machine(open_indexer_bench));
+    if (!*machine_) {
+      const Error& error = machine_->error();
+      if (options_.if_available && is_unavailable(error)) return skipped_bench_report(subject, error);
+      return error;
+    }
+    IndexerBench& bench = *(**machine_)->runner;
+    const auto cases = cases_of(wanted, bench.gpu().sm_count);
+    if (!cases) return cases.error();
+    const auto bandwidth = lists_.bandwidth_gb_s ? Result<Bandwidth>(Bandwidth{*lists_.bandwidth_gb_s, false})
+                                                 : bench.copy_bandwidth();
+    if (!bandwidth) return bandwidth.error();
+    const BenchMachine machine{bench.gpu().name, bench.gpu().sm_count, *bandwidth};
+
+    std::vector<IndexerTiming> timings;
+    std::vector<Finding> findings;
+    bench.expect(*cases);
+    ProgressLine progress(std::ssize(*cases), "shapes", !options_.no_progress);
+    for (std::size_t i = 0; i < cases->size(); ++i) {
+      const auto timing = bench.time((*cases)[i], TimedFolds::one);
+      if (timing)
+        timings.push_back(timing->front());
+      else
+        findings.push_back({"not-timed", "error", "",
+                            concat(name_of((*cases)[i].shape), ": ",
+                                   timing.error().message.substr(0, timing.error().message.find('\n'))),
+                            timing.error().help});
+      progress.show(static_cast<i64>(i) + 1);
+    }
+    if (!options_.evidence.empty()) {
+      const Status written = write_evidence(machine, timings, findings.empty());
+      if (!written) return written.error();
+    }
+    return bench_report(subject, machine, timings, std::move(findings));
+  }
+
+  Status write_evidence(const BenchMachine& machine, const std::vector<IndexerTiming>& timings,
+                        bool is_pass) const {
+    Evidence evidence{
+        .name = "bench", .command = command_of(options_), .config = config_, .is_pass = is_pass};
+    const Status described = describe_run(evidence, (**machine_)->evidence_run());
+    if (!described) return described;
+    evidence.facts.push_back({"floors of bytes at", text_of(machine.bandwidth)});
+    for (const IndexerTiming& timing : timings)
+      add_timing(evidence, timing, machine.bandwidth, comparable_peer(timing.shape, machine));
+    return write_file(options_.evidence, evidence_json(evidence));
+  }
+
+  const BenchOptions& options_;
+  const ShapeLists& lists_;
+  // Looked for when the first shapes are read: a mistake in them is told ahead of a missing GPU.
+  std::optional<Result<std::unique_ptr<Machine<IndexerBench>>>> machine_;
+  std::optional<Digest> config_;
+};
+
+ExitCode refuse(const Error& error, const BenchOptions& options) {
+  const Problem problem{error, {}};
+  (void)finish({}, {&problem, 1}, options.configs.report);
+  return exit_code_of(error.code);
+}
+
+}  // namespace
+
+ExitCode run_bench(const BenchOptions& options) {
+  const std::vector<std::string>& paths = options.configs.paths;
+  if (!options.evidence.empty() && paths.size() > 1)
+    return refuse({ErrorCode::invalid_value, "", "--evidence is a record of one config",
+                   "run moeplan bench once for each"},
+                  options);
+  if (paths.empty() && !options.configs.overrides.sets.empty())
+    return refuse({ErrorCode::invalid_value, "", "--set changes a config, and none is given", "add -c FILE"},
+                  options);
+  const auto lists = read_shape_lists(options);
+  if (!lists) return refuse(lists.error(), options);
+  BenchRun run(options, *lists);
+  if (!paths.empty())
+    return answer_plans(options.configs, options.plan, PlanScope::kernels,
+                        [&](const PlannedConfig& planned, const std::vector<DeployedPlan>&) {
+                          return run.of_config(planned);
+                        });
+  const auto report = run.of_shapes();
+  if (!report) return refuse(report.error(), options);
+  return finish({&*report, 1}, {}, options.configs.report);
+}
+
+}  // namespace moeplan

@@ -1,0 +1,170 @@
+#include "cli/commands/bench_shapes.hpp"
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "planner/core/limits.hpp"
+#include "planner/core/text.hpp"
+
+namespace moeplan {
+namespace {
+
+constexpr i64 kMostItems = 64;     // of a list
+constexpr i64 kMostShapes = 1024;  // of a run
+constexpr i64 kMostRows = 65'536;
+constexpr i64 kMostGbS = 1'000'000;
+
+// An option that takes whole numbers.
+struct NumberRule {
+  std::string_view option;
+  std::string_view example;
+  i64 least;
+  i64 most;
+  std::span<const i64> choices = {};  // none: all of the range
+  i64 page_tokens = 1;                // whole pages of so many
+  bool takes_k = false;               // a suffix that stands for 1024
+};
+constexpr NumberRule kRows = {"--rows", "1,4,16,48", 1, kMostRows};
+constexpr NumberRule kContexts = {"--context",     "8k,32k,128k", kKernelPageSize, kMaxTokens, {},
+                                  kKernelPageSize, true};
+constexpr NumberRule kHeads = {"--heads", "32,64", 1, 64, kIndexerHeads};
+constexpr NumberRule kGroup = {"--group", "4", 1, kMostRows};
+constexpr NumberRule kTopK = {"--top-k", "2048", 1, 2048, kIndexerTopK};
+constexpr NumberRule kBandwidth = {"--bandwidth-gb-s", "4500", 1, kMostGbS};
+
+Error refusal(const NumberRule& rule, std::string_view text, std::string what) {
+  return {ErrorCode::invalid_value, "",
+          concat(rule.option, text.empty() ? "" : " ", shortened(text, 40), ": ", what),
+          concat("for example ", rule.option, " ", rule.example)};
+}
+
+// -1: it is none, or far too large.
+i64 number_of(std::string_view digits, bool takes_k) {
+  const bool has_k = takes_k && (digits.ends_with('k') || digits.ends_with('K'));
+  if (has_k) digits.remove_suffix(1);
+  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos) return -1;
+  i64 number = 0;
+  for (const char digit : digits) number = 10 * number + (digit - '0');
+  return has_k ? 1024 * number : number;
+}
+
+// What is wrong with a number; "": nothing.
+std::string mistake_in(const NumberRule& rule, i64 number) {
+  if (!rule.choices.empty() && std::ranges::find(rule.choices, number) == rule.choices.end())
+    return concat("has to be ", join(rule.choices, ", ", " or "));
+  if (number >= rule.least && number <= rule.most && number % rule.page_tokens == 0) return "";
+  return concat("has to be ",
+                rule.takes_k ? concat("whole pages of ", rule.page_tokens, " tokens, 8k for 8192,")
+                             : std::string("a whole number"),
+                " from ", grouped(rule.least), " to ", grouped(rule.most));
+}
+
+Result<std::vector<i64>> read_list(const NumberRule& rule, const std::optional<std::string>& text) {
+  std::vector<i64> numbers;
+  if (!text) return numbers;
+  for (std::size_t at = 0; at <= text->size();) {
+    const std::size_t end = std::min(text->find(',', at), text->size());
+    const std::string_view item = std::string_view(*text).substr(at, end - at);
+    const i64 place = std::ssize(numbers) + 1;
+    if (place > kMostItems) return refusal(rule, *text, concat("more than ", kMostItems, " numbers"));
+    if (item.empty())
+      return refusal(rule, *text, text->empty() ? "the list is empty" : concat("item ", place, " is empty"));
+    const i64 number = number_of(item, rule.takes_k);
+    if (const std::string mistake = mistake_in(rule, number); !mistake.empty())
+      return refusal(rule, *text, concat("item ", place, ", ", shortened(item, 20), ", ", mistake));
+    numbers.push_back(number);
+    at = end + 1;
+  }
+  return numbers;
+}
+
+Result<std::optional<i64>> read_number(const NumberRule& rule, const std::optional<std::string>& text) {
+  if (!text) return std::optional<i64>();
+  const i64 number = number_of(*text, rule.takes_k);
+  if (const std::string mistake = mistake_in(rule, number); !mistake.empty())
+    return refusal(rule, *text, mistake);
+  return std::optional<i64>(number);
+}
+
+Result<std::vector<IndexerShape>> combined(const ShapeLists& lists, bool is_prefill) {
+  if (std::ssize(lists.heads) * std::ssize(lists.rows) * std::ssize(lists.contexts) > kMostShapes)
+    return Error{ErrorCode::invalid_value, "",
+                 concat("--heads, --rows and --context make more than ", grouped(kMostShapes), " shapes"),
+                 "time them in several runs"};
+  std::vector<IndexerShape> shapes;
+  for (const i64 heads : lists.heads) {
+    for (const i64 rows : lists.rows) {
+      if (!is_prefill && rows % lists.group != 0)
+        return Error{ErrorCode::invalid_value, "",
+                     concat("--group ", lists.group, ": ", rows, " rows are no whole number of requests of ",
+                            lists.group, " rows"),
+                     concat("give --rows that ", lists.group, " divides")};
+      for (const i64 context : lists.contexts)
+        shapes.push_back({heads, rows, is_prefill ? rows : lists.group, context, lists.top_k, is_prefill});
+    }
+  }
+  return shapes;
+}
+
+}  // namespace
+
+Result<ShapeLists> read_shape_lists(const BenchOptions& options) {
+  ShapeLists lists;
+  const std::tuple<const NumberRule*, const std::optional<std::string>*, std::vector<i64>*> all[] = {
+      {&kHeads, &options.heads, &lists.heads},
+      {&kRows, &options.rows, &lists.rows},
+      {&kContexts, &options.context, &lists.contexts}};
+  for (const auto& [rule, text, numbers] : all) {
+    auto read = read_list(*rule, *text);
+    if (!read) return read.error();
+    *numbers = std::move(*read);
+  }
+  const auto group = read_number(kGroup, options.group);
+  if (!group) return group.error();
+  const auto top_k = read_number(kTopK, options.top_k);
+  if (!top_k) return top_k.error();
+  const auto bandwidth = read_number(kBandwidth, options.bandwidth_gb_s);
+  if (!bandwidth) return bandwidth.error();
+  if (*group && options.is_prefill)
+    return refusal(kGroup, *options.group, "rows of a prefill share the pages of one request");
+  lists.group = group->value_or(lists.group);
+  lists.top_k = top_k->value_or(lists.top_k);
+  lists.bandwidth_gb_s = *bandwidth;
+  return lists;
+}
+
+Result<std::vector<IndexerShape>> listed_shapes(const ShapeLists& lists, bool is_prefill) {
+  const std::pair<const NumberRule*, const std::vector<i64>*> all[] = {
+      {&kHeads, &lists.heads}, {&kRows, &lists.rows}, {&kContexts, &lists.contexts}};
+  for (const auto& [rule, numbers] : all) {
+    if (numbers->empty())
+      return Error{ErrorCode::missing_field, "",
+                   concat(rule->option, " is missing, and no config states its plan's"),
+                   concat("for example ", rule->option, " ", rule->example, ", or -c configs/glm52.json")};
+  }
+  return combined(lists, is_prefill);
+}
+
+Result<std::vector<IndexerShape>> planned_shapes(const ShapeLists& lists, const std::string& plan_id,
+                                                 const IndexerPlan& plan) {
+  ShapeLists own = lists;
+  own.heads = {plan.heads};
+  own.top_k = plan.top_k;
+  if (own.rows.empty()) own.rows = {plan.rows};
+  if (own.contexts.empty()) own.contexts = {plan.pages * kKernelPageSize};
+  const i64 rows = std::ranges::max(own.rows), context = std::ranges::max(own.contexts);
+  const auto beyond = [&](std::string_view option, i64 asked, i64 capacity, std::string_view what) {
+    return Error{ErrorCode::invalid_value, "",
+                 concat(option, ": plan ", plan_id, " has room for ", grouped(capacity), " ", what,
+                        ", not for ", grouped(asked)),
+                 concat("give less, leave ", option, " out, or choose another plan with --plan")};
+  };
+  if (rows > plan.rows) return beyond("--rows", rows, plan.rows, "rows");
+  if (context > plan.pages * kKernelPageSize)
+    return beyond("--context", context, plan.pages * kKernelPageSize, "tokens");
+  return combined(own, plan.route == IndexerRoute::packed_contiguous);
+}
+
+}  // namespace moeplan

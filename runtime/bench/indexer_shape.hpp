@@ -1,0 +1,57 @@
+// The calls of an indexer that are timed: shapes, the plans that they run in, and what has to be moved for
+// them.
+#pragma once
+
+#include <string>
+
+#include "planner/core/result.hpp"
+#include "planner/indexer/layout.hpp"
+#include "planner/indexer/request.hpp"
+#include "runtime/indexer/indexer_kernels.hpp"
+
+namespace moeplan {
+
+struct IndexerShape {
+  i64 heads = 0;
+  i64 rows = 0;
+  i64 rows_per_request = 1;  // that share their request's pages; all of a prefill's
+  i64 context = 0;           // tokens, whole pages; every row sees all of them
+  i64 top_k = 2048;
+  bool is_prefill = false;
+  bool operator==(const IndexerShape&) const = default;
+
+  i64 requests() const { return rows / rows_per_request; }
+};
+
+// "128k", "64"
+std::string tokens_text(i64 tokens);
+// "32 heads 48x128k groups of 4"
+std::string name_of(const IndexerShape& shape);
+
+// Bytes that no kernel can do without: for a token of each request its key and scale once, and for a token of
+// each row its logit once out and once back.
+inline constexpr i64 kFloorRequestBytes = kKeyElements + kKeyScaleBytes;
+inline constexpr i64 kFloorRowBytes = 2 * 4;
+i64 floor_bytes(const IndexerShape& shape);
+
+// Calls that replays go through in turn: keys, queries and weights of all of them are several times what the
+// L2 cache holds, but where so many calls would be a great many.
+i64 calls_of(const IndexerShape& shape, i64 l2_bytes);
+
+// A shape with the plan that it runs in.
+struct IndexerCase {
+  IndexerShape shape;
+  std::string plan_id;
+  IndexerLayout layout;
+  IndexerPlan plan;
+};
+
+// What a plan of just this shape is asked for, of the device that the contract's engine runs on.
+IndexerRequest request_of(const IndexerShape& shape, const Contract& contract);
+
+// In the plan of a request that has room for the shape, made for so many multiprocessors. Error: the planner
+// refuses it, or `no_kernels`.
+Result<IndexerCase> indexer_case(const IndexerShape& shape, std::string plan_id, IndexerRequest request,
+                                 i64 multiprocessors);
+
+}  // namespace moeplan

@@ -1,0 +1,173 @@
+// What moeplan bench says of timings: the verdict, its table and notes, and JSON that fits its schema.
+#include "cli/commands/bench_report.hpp"
+
+#include "cli/io/schema.hpp"
+#include "cli/render/render.hpp"
+#include "planner/core/text.hpp"
+#include "tests/catch.hpp"
+#include "tests/support.hpp"
+
+using namespace moeplan;
+using namespace moeplan::test;
+
+namespace {
+
+constexpr i64 kTokens = 1024;
+const BenchMachine kH200 = {"NVIDIA H200", 132, {4260, true}};
+
+IndexerTiming timing_of(const IndexerShape& shape, i64 chain_ns) {
+  IndexerTiming timing{.shape = shape,
+                       .plan_id = "decode",
+                       .route = IndexerRoute::paged_tiled,
+                       .fold = IndexerFold::two_level,
+                       .calls = 3,
+                       .logits = {3 * chain_ns / 2}};
+  for (i64 i = -10; i <= 10; ++i) timing.chain.push_back(3 * (chain_ns + 10 * i));
+  return timing;
+}
+
+std::vector<IndexerTiming> some_timings() {
+  return {timing_of({32, 16, 1, 128 * kTokens}, 84'000), timing_of({32, 48, 1, 512 * kTokens}, 1'003'700),
+          timing_of({32, 2, 2, 64}, 3'000)};
+}
+
+BenchSubject subject() { return {.contract = "sparkinfer-de04125", .text = "shapes"}; }
+
+std::string table_of(const Report& report, bool ascii = false) {
+  RenderOptions options;
+  options.ascii = ascii;
+  return render_table({&report, 1}, {}, options);
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// Whether the value fits the schema, of the words that our schemas of reports use: the first place that does
+// not, "" where all do. Members that the schema does not list do not fit.
+std::string misfit(const Json& schema, const Json& value, const std::string& place = "") {
+  if (schema.contains("const")) return schema["const"] == value ? "" : place;
+  if (schema.contains("type")) {
+    const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
+    const std::string own = value.is_null()             ? "null"
+                            : value.is_boolean()        ? "boolean"
+                            : value.is_number_integer() ? "integer"
+                            : value.is_string()         ? "string"
+                                                        : value.type_name();
+    if (std::ranges::find(types, Json(own)) == types.end()) return place + " is " + own;
+  }
+  for (const Json& key : schema.value("required", Json::array()))
+    if (!value.contains(key.get<std::string>()))
+      return concat(place, "/", key.get<std::string>(), " is missing");
+  if (value.is_object() && schema.contains("properties")) {
+    for (const auto& [key, member] : value.items()) {
+      if (!schema["properties"].contains(key)) return concat(place, "/", key, " is not listed");
+      if (std::string found = misfit(schema["properties"][key], member, concat(place, "/", key));
+          !found.empty())
+        return found;
+    }
+  }
+  if (value.is_array() && schema.contains("items")) {
+    for (const Json& item : value)
+      if (std::string found = misfit(schema["items"], item, place + "/0"); !found.empty()) return found;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the verdict of bench comes first and says how shapes compare with the recorded peers") {
+  const Report report = bench_report(subject(), kH200, some_timings(), {});
+  CHECK(report.verdict ==
+        "TIMED · 3 shapes · NVIDIA H200, 132 SMs · faster than the recorded peer at 1 of 2 shapes, 0.880 to "
+        "1.100 of its time");
+  CHECK_FALSE(report.answered_no);
+  CHECK(table_of(report).starts_with(report.verdict + "\n"));
+  const Report none = bench_report(subject(), kH200, {some_timings()[2]}, {});
+  CHECK(none.verdict == "TIMED · 1 shape · NVIDIA H200, 132 SMs · no peer is recorded for these shapes");
+  const Report named =
+      bench_report({.name = "glm52", .contract = "a", .text = "b"}, kH200, {some_timings()[0]}, {});
+  CHECK(
+      named.verdict ==
+      "glm52: TIMED · 1 shape · NVIDIA H200, 132 SMs · faster than the recorded peer at 1 of 1 shape, 0.880 "
+      "of its time");
+}
+
+TEST_CASE("a row of bench has the median, its spread, the logits, the floor and the peer") {
+  const std::string text = table_of(bench_report(subject(), kH200, some_timings(), {}));
+  CHECK(contains(text, "logits and top-2048; peers were recorded on an NVIDIA H200: DeepGEMM's"));
+  // 48 rows of 512k: 3,523,215,360 B take 827,046 ns at 4,260 GB/s.
+  CHECK(
+      contains(text,
+               "decode     32    48      1     512k  paged_tiled  two-level  1,003.7  1,003.6-1,003.8   501.9"
+               "        82.4  912.5      1.100"));
+  CHECK(contains(text,
+                 "decode     32     2      2       64  paged_tiled  two-level      3.0          2.9-3.1"));
+  CHECK(contains(text, "at 4,260 GB/s, measured: a device-to-device copy, read and written"));
+  const Report given = bench_report(subject(), {"NVIDIA H200", 132, {4500, false}}, some_timings(), {});
+  CHECK(contains(table_of(given), "at 4,500 GB/s, given: --bandwidth-gb-s"));
+  const std::string ascii = table_of(given, true);
+  CHECK(std::ranges::all_of(ascii, [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+}
+
+TEST_CASE("on another GPU bench prints the peers' times, no ratio, and why") {
+  const Report report = bench_report(subject(), {"NVIDIA L40S", 142, {800, true}}, some_timings(), {});
+  CHECK(report.verdict ==
+        "TIMED · 3 shapes · NVIDIA L40S, 142 SMs · not compared: peers were recorded on an NVIDIA H200");
+  const std::string text = table_of(report);
+  CHECK(contains(text, "95.5\n"));
+  CHECK_FALSE(contains(text, "0.880"));
+  CHECK(contains(text,
+                 "no ratio to peers: they were recorded on an NVIDIA H200, and the GPU here is NVIDIA L40S"));
+  const Json json = Json::parse(render_json({&report, 1}, {}, {}));
+  CHECK(json["shapes"][0]["peer_ns"] == 95'500);
+  CHECK(json["shapes"][0]["peer_permille"].is_null());
+  CHECK(json["totals"]["compared_shapes"] == 0);
+}
+
+TEST_CASE("a shape that could not be timed is a finding, and answers no") {
+  const Report report =
+      bench_report(subject(), kH200, {some_timings()[0]},
+                   {{"not-timed", "error", "", "32 heads 48x512k: no memory", "fewer rows"}});
+  CHECK(report.answered_no);
+  CHECK(report.verdict.starts_with("NOT ALL TIMED · 1 of 2 shapes · "));
+  CHECK(contains(table_of(report), "error[not-timed] 32 heads 48x512k: no memory\n  fix: fewer rows\n"));
+}
+
+TEST_CASE("JSON of bench fits its published schema, and holds integers alone") {
+  const Json schema = Json::parse(schema_named("bench"));
+  CHECK(schema == Json::parse(read_source("configs/schema/moeplan.bench.v1.schema.json")));
+  Report failing = bench_report(subject(), kH200, some_timings(), {{"not-timed", "error", "", "a", "b"}});
+  const Report reports[] = {bench_report(subject(), kH200, some_timings(), {}),
+                            bench_report({.name = "glm52", .contract = "a", .text = "b"},
+                                         {"NVIDIA L40S", 142, {800, false}}, some_timings(), {}),
+                            failing,
+                            skipped_bench_report(subject(), {ErrorCode::no_device, "", "no GPU\nmore", ""})};
+  for (const Report& report : reports) {
+    const Json json = Json::parse(render_json({&report, 1}, {}, {}));
+    CHECK(misfit(schema, json) == "");
+    // The judge refuses what does not fit.
+    Json broken = json;
+    broken["totals"]["shapes"] = 1.5;
+    CHECK(misfit(schema, broken) == "/totals/shapes is number");
+    broken = json;
+    broken.erase("gpu");
+    CHECK(misfit(schema, broken) == "/gpu is missing");
+  }
+  const Json json = Json::parse(render_json({&reports[0], 1}, {}, {}));
+  const Json& row = json["shapes"][1];
+  CHECK(row["context_tokens"] == 524'288);
+  CHECK(row["median_ns"] == 1'003'700);
+  CHECK(row["p10_ns"] == 1'003'620);
+  CHECK(row["p90_ns"] == 1'003'780);
+  CHECK(row["logits_ns"] == 501'850);
+  CHECK(row["floor_bytes"] == i64{140} * 48 * 524'288);
+  CHECK(row["floor_permille"] == 824);
+  CHECK(row["peer_ns"] == 912'500);
+  CHECK(row["peer_logits_ns"] == 811'600);
+  CHECK(row["peer_permille"] == 1100);
+  Json broken = json;
+  broken["shapes"][0]["fold"] = 3;
+  CHECK(misfit(schema, broken) == "/shapes/0/fold is integer");
+  const Json skipped = Json::parse(render_json({&reports[3], 1}, {}, {}));
+  CHECK(skipped["skipped"] == "no GPU");
+  CHECK(skipped["verdict"] == "SKIPPED · nothing was run: no GPU");
+}
