@@ -8,16 +8,12 @@
 #include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
-namespace {
 
-// Where a plan of the indexer stands in the config.
-std::string pointer_of(const PlannedConfig& planned, const DeployedIndexer& indexer) {
+std::string config_pointer(const PlannedConfig& planned, const DeployedIndexer& indexer) {
   for (const PlannedRequest& plan : planned.plans)
     if (&plan.origin.request == indexer.request) return plan.origin.config_pointer("");
   return "";
 }
-
-}  // namespace
 
 Result<CoveredPlans> covered_plans(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
                                    const std::string& choice, PlanVerb verb) {
@@ -44,7 +40,7 @@ Result<CoveredPlans> covered_plans(const PlannedConfig& planned, const std::vect
     if (kernels.missing.empty())
       covered.indexers.push_back(&plan);
     else
-      lacks(id, plan_name(id), pointer_of(planned, plan), kernels);
+      lacks(id, plan_name(id), config_pointer(planned, plan), kernels);
   }
   for (const RuntimePart& part : planned.mixed_parts) {
     if (is_chosen(part.name, choice))

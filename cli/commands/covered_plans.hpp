@@ -17,6 +17,9 @@ struct CoveredPlans {
   std::vector<Finding> findings;       // a warning for each of those, and for an indexer that is not planned
 };
 
+// Where a plan of the indexer stands in the config.
+std::string config_pointer(const PlannedConfig& planned, const DeployedIndexer& indexer);
+
 // What is done to plans, in both forms: "run", "run" or "compile", "compiled".
 struct PlanVerb {
   std::string_view infinitive, participle;

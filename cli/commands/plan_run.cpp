@@ -187,8 +187,9 @@ class MoeRun final : public PlanRun {
 
 class IndexerRun final : public PlanRun {
  public:
-  IndexerRun(const DeployedIndexer& plan, const RunSettings& settings)
+  IndexerRun(const DeployedIndexer& plan, std::string pointer, const RunSettings& settings)
       : PlanRun(plan.request->id, settings), plan_(plan) {
+    result_.pointer = std::move(pointer);
     const IndexerRequest& request = plan.request->indexer;
     result_.capacity = *request.caps.max_q_rows;
     result_.planned_sms = request.device.sm_count.value_or(validator_.gpu().sm_count);
@@ -228,8 +229,8 @@ ValidatedPlan run_plan(const DeployedPlan& plan, const LayerWeights* weights, co
   return MoeRun(plan, weights, settings).run();
 }
 
-ValidatedPlan run_plan(const DeployedIndexer& plan, const RunSettings& settings) {
-  return IndexerRun(plan, settings).run();
+ValidatedPlan run_plan(const DeployedIndexer& plan, std::string pointer, const RunSettings& settings) {
+  return IndexerRun(plan, std::move(pointer), settings).run();
 }
 
 }  // namespace moeplan

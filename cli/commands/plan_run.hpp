@@ -18,8 +18,9 @@ struct RunSettings {
 };
 
 // Runs the plan as the config's device has it, or made anew for this GPU, and its shrinks. `weights`: the
-// layer's; null: made up. What could not be run is a finding of the result.
+// layer's; null: made up. `pointer`: where the plan stands in the config. What could not be run is a finding
+// of the result.
 ValidatedPlan run_plan(const DeployedPlan& plan, const LayerWeights* weights, const RunSettings& settings);
-ValidatedPlan run_plan(const DeployedIndexer& plan, const RunSettings& settings);
+ValidatedPlan run_plan(const DeployedIndexer& plan, std::string pointer, const RunSettings& settings);
 
 }  // namespace moeplan

@@ -116,7 +116,8 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
   std::vector<ValidatedPlan> plans;
   for (std::size_t i = 0; i < covered.plans.size(); ++i)
     plans.push_back(run_plan(*covered.plans[i], layers[i], settings));
-  for (const DeployedIndexer* plan : covered.indexers) plans.push_back(run_plan(*plan, settings));
+  for (const DeployedIndexer* plan : covered.indexers)
+    plans.push_back(run_plan(*plan, config_pointer(planned, *plan), settings));
 
   Report report = validate_report(planned, {gpu.name, gpu.sm_count, options.emulate}, plans,
                                   covered.uncovered, std::move(covered.findings));

@@ -1,15 +1,13 @@
 #include "runtime/weights/layer_weights.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
-#include <map>
-#include <optional>
 #include <set>
 
 #include "planner/core/check.hpp"
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
+#include "runtime/weights/found_layer.hpp"
 
 namespace moeplan {
 namespace {
@@ -18,246 +16,9 @@ constexpr i64 kTileSide = 16;
 constexpr i64 kPieceBytes = i64{4} << 20;   // of a file, read at a time
 constexpr std::uint32_t kMcg = 0xCBAC1FED;  // the codebook's multiplier
 
-// What may hold what `path` does not.
-std::string_view elsewhere(const std::string& path) {
-  return path.ends_with(".json") ? "the index names no more of it: is it whole, and this checkpoint's?"
-                                 : "a sharded layer may lie in another file: give "
-                                   "model.safetensors.index.json, which names them all";
-}
-
-// ---- Names. ----
-
 enum class Projection { gate, up, down };
 constexpr std::string_view kProjectionNames[][2] = {
     {"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
-
-// "model.layers.3.mlp.experts.7.gate_proj.trellis": all but its layer and its expert are texts.
-struct PartName {
-  std::string_view module;  // "model.layers.3.mlp.experts"
-  i64 layer = 0;
-  i64 expert = 0;
-  std::string_view projection;
-  std::string_view part;
-};
-
-// The number that `text` starts with and a point behind it, both taken off; or nothing.
-std::optional<i64> take_number(std::string_view& text) {
-  i64 number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || number < 0 || stop == end || *stop != '.') return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(stop - text.data()) + 1);
-  return number;
-}
-
-// Behind `word`, which starts the text or follows a point; npos: it does not occur so.
-std::size_t behind_word(std::string_view text, std::string_view word) {
-  for (std::size_t at = 0; (at = text.find(word, at)) != std::string_view::npos; ++at)
-    if (at == 0 || text[at - 1] == '.') return at + word.size();
-  return std::string_view::npos;
-}
-
-std::optional<PartName> part_name(std::string_view name) {
-  PartName found;
-  const auto layer_at = behind_word(name, "layers.");
-  if (layer_at == std::string_view::npos) return std::nullopt;
-  std::string_view rest = name.substr(layer_at);
-  const auto layer = take_number(rest);
-  const auto expert_at = layer ? behind_word(rest, "experts.") : std::string_view::npos;
-  if (expert_at == std::string_view::npos) return std::nullopt;
-  rest.remove_prefix(expert_at);
-  found.module = name.substr(0, name.size() - rest.size() - 1);
-  const auto expert = take_number(rest);
-  const auto point = rest.find('.');
-  if (!expert || point == std::string_view::npos) return std::nullopt;
-  found.layer = *layer;
-  found.expert = *expert;
-  found.projection = rest.substr(0, point);
-  found.part = rest.substr(point + 1);
-  return found;
-}
-
-// "3..5, 7"
-std::string ranges_of(const std::set<i64>& numbers) {
-  std::string text;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    const i64 first = *at;
-    i64 last = first;
-    while (++at != numbers.end() && *at == last + 1) last = *at;
-    text += concat(text.empty() ? "" : ", ", first);
-    if (last > first) text += concat("..", last);
-  }
-  return shortened(text, 200);
-}
-
-std::string text_of(std::span<const i64> shape) { return concat("[", join(shape, ", "), "]"); }
-
-Error refused(std::string message, std::string_view help) {
-  return {ErrorCode::weights_refused, "", std::move(message), std::string(help)};
-}
-
-// An error of a text of a file that does not name it.
-Error in_file(const std::string& path, const Error& error) {
-  if (error.code == ErrorCode::unreadable) return error;
-  return refused(concat(path, ": ", error.message), error.help);
-}
-
-// ---- What headers and an index name. ----
-
-// A tensor of the layer, where it is stored.
-struct Stored {
-  std::string name;
-  std::size_t file = 0;
-  std::string dtype;
-  std::vector<i64> shape;
-  i64 begin = 0, end = 0;  // behind the header
-};
-
-struct PartKey {
-  i64 expert;
-  std::string projection, part;
-  auto operator<=>(const PartKey&) const = default;
-};
-
-struct OpenFile {
-  std::shared_ptr<const RangedFile> file;
-  i64 data_begin = 0;
-};
-
-// All of one layer's experts that some files hold.
-struct FoundLayer {
-  std::vector<OpenFile> files;
-  std::set<i64> layers;                                          // with experts, that are named
-  std::map<std::string, std::map<PartKey, Stored>> modules;      // of the layer
-  std::map<std::string, std::set<std::string>> shards_of_layer;  // by module, where an index names them
-};
-
-std::optional<HeaderMistake> note_tensors(std::string_view header, i64 layer, i64 data_bytes,
-                                          FoundLayer& found, std::optional<std::string>& misplaced) {
-  std::optional<std::string> twice;
-  i64 furthest = data_bytes;
-  const auto note = [&](const StatedTensor& tensor) {
-    if (tensor.end > furthest) {
-      furthest = tensor.end;
-      misplaced = concat(tensor.name, " ends at byte ", tensor.end, " behind the header, where the file has ",
-                         data_bytes);
-    }
-    const auto name = part_name(tensor.name);
-    if (!name) return;
-    found.layers.insert(name->layer);
-    if (name->layer != layer) return;
-    const bool is_new =
-        found.modules[std::string(name->module)]
-            .try_emplace({name->expert, std::string(name->projection), std::string(name->part)},
-                         Stored{std::string(tensor.name),
-                                found.files.size() - 1,
-                                std::string(tensor.dtype),
-                                {tensor.shape.begin(), tensor.shape.end()},
-                                tensor.begin,
-                                tensor.end})
-            .second;
-    if (!is_new && !twice) twice = concat(tensor.name, " is named twice");
-  };
-  auto mistake = visit_tensors(header, {.tensor = note, .placed = nullptr});
-  if (!mistake && twice) return HeaderMistake{ErrorCode::duplicate_key, *twice, 0};
-  return mistake;
-}
-
-Status add_file(const std::string& path, i64 layer, FoundLayer& found) {
-  auto file = RangedFile::open(path);
-  if (!file) return file.error();
-  const auto header = read_header(*file);
-  if (!header) return in_file(path, header.error());
-  const i64 begin = data_begin(*header), data_bytes = file->bytes() - begin;
-  found.files.push_back({std::make_shared<const RangedFile>(std::move(*file)), begin});
-  std::optional<std::string> misplaced;
-  const auto mistake = note_tensors(*header, layer, data_bytes, found, misplaced);
-  if (mistake && mistake->code == ErrorCode::duplicate_key)
-    return refused(concat(path, ": ", mistake->message), "is this a safetensors file?");
-  if (mistake)
-    return refused(concat(path, ": the header is no JSON of tensors: ", mistake->message, " (byte ",
-                          mistake->at + 8, ")"),
-                   "is this a safetensors file, and is it whole?");
-  if (misplaced)
-    return refused(concat(path, " is cut off, or its header is wrong: ", *misplaced),
-                   "fetch the file anew; is its download complete?");
-  return Ok{};
-}
-
-Status read_index_of(const std::string& path, i64 layer, FoundLayer& found) {
-  const auto file = RangedFile::open(path);
-  if (!file) return file.error();
-  const auto json = read_index(*file);
-  if (!json) return in_file(path, json.error());
-  bool is_index = false;
-  const auto mistake = visit_tensors(
-      *json, {.tensor = nullptr, .placed = [&](std::string_view tensor, std::string_view shard) {
-                is_index = true;
-                const auto name = part_name(tensor);
-                if (!name) return;
-                found.layers.insert(name->layer);
-                if (name->layer == layer) found.shards_of_layer[std::string(name->module)].emplace(shard);
-              }});
-  if (mistake)
-    return refused(concat(path, ": the index is no JSON: ", mistake->message, " (byte ", mistake->at, ")"),
-                   "is the file whole?");
-  if (!is_index)
-    return refused(concat(path, ": no weight_map in this index"),
-                   "give model.safetensors.index.json, or a .safetensors file");
-  return Ok{};
-}
-
-// The module that is meant where several hold a layer of that number: not that of the predicted tokens, whose
-// layers some checkpoints count anew.
-template <class Modules>
-Result<std::string> chosen_module(const std::string& path, i64 layer, const std::set<i64>& layers,
-                                  const Modules& modules) {
-  std::vector<std::string> names;
-  for (const auto& [name, held] : modules) {
-    if (modules.size() == 1 || !name.starts_with("mtp.")) names.push_back(name);
-  }
-  if (names.size() == 1) return names.front();
-  if (names.size() > 1)
-    return refused(concat(path, ": layer ", layer, " is of several modules: ", join(names, ", ")),
-                   "give a file that holds one of them");
-  if (layers.empty())
-    return refused(concat(path,
-                          ": it holds no routed experts, whose tensors are called "
-                          "….layers.N.….experts.E.gate_proj.trellis"),
-                   elsewhere(path));
-  return refused(concat(path, ": it holds no experts of layer ", layer, ", but of layer",
-                        layers.size() == 1 ? " " : "s ", ranges_of(layers)),
-                 concat(layers.size() == 1 ? "choose it; " : "choose one of these; ", elsewhere(path)));
-}
-
-// Opens what `path` names and finds the layer's module there.
-Result<FoundLayer> find_layer(const std::string& path, i64 layer, std::string& module) {
-  FoundLayer found;
-  if (!path.ends_with(".json")) {
-    if (const Status added = add_file(path, layer, found); !added) return added.error();
-    auto chosen = chosen_module(path, layer, found.layers, found.modules);
-    if (!chosen) return chosen.error();
-    module = std::move(*chosen);
-    return found;
-  }
-  if (const Status read = read_index_of(path, layer, found); !read) return read.error();
-  auto chosen = chosen_module(path, layer, found.layers, found.shards_of_layer);
-  if (!chosen) return chosen.error();
-  module = std::move(*chosen);
-  for (const std::string& shard : found.shards_of_layer[module]) {
-    const auto file = shard_path(path, shard);
-    if (!file)
-      return refused(concat(path, ": the shard \"", shard, "\" of layer ", layer, " is no plain file name"),
-                     "shards lie beside their index");
-    if (const Status added = add_file(*file, layer, found); !added) {
-      Error error = added.error();
-      if (error.code == ErrorCode::unreadable)
-        error.help = concat(path, " names it for layer ", layer, ": shards lie beside their index");
-      return error;
-    }
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -271,7 +32,7 @@ class LayerChecker {
  public:
   LayerChecker(const std::string& path, const ExpertsShape& shape, const FoundLayer& found,
                const std::string& module)
-      : path_(path), shape_(shape), found_(found), module_(module) {
+      : path_(path), shape_(shape), found_(found), module_(shortened(module, 200)) {
     if (const auto parts = found.modules.find(module); parts != found.modules.end()) parts_ = &parts->second;
   }
 
@@ -378,7 +139,7 @@ class LayerChecker {
     if (found.size() != 3 || found[1] < columns || found[1] % columns != 0 ||
         found[1] > kMaxDimension / kTileSide)
       return refused(concat(place(*gate), ": expected shape [", rows, ", ", columns, " or a multiple of it, ",
-                            kTileSide * shape_.bits, "], found ", text_of(found),
+                            kTileSide * shape_.bits, "], found ", text_of_shape(found),
                             ": a rank of the plan has intermediate size ", shape_.intermediate),
                      "plan the checkpoint's moe_intermediate_size, and as many ranks (tp) as share it");
     file_intermediate_ = found[1] * kTileSide;
@@ -397,12 +158,13 @@ class LayerChecker {
     // A tile's words say how many bits a weight has.
     if (shape.size() == 3 && stored.shape.size() == 3 && stored.shape[2] != shape[2] &&
         stored.shape[2] % kTileSide == 0)
-      return refused(
-          concat(place_of, ": expected ", shape[2] / kTileSide, " bits a weight (shape ", text_of(shape),
-                 "), found ", stored.shape[2] / kTileSide, " (", text_of(stored.shape), ")"),
-          "plan the checkpoint's bits, /quant/bits; layers of several bit widths are not run");
-    return refused(concat(place_of, ": expected shape ", text_of(shape), ", found ", text_of(stored.shape)),
-                   "is the config that of this checkpoint? hidden size, intermediate size and tp decide");
+      return refused(concat(place_of, ": expected ", shape[2] / kTileSide, " bits a weight (shape ",
+                            text_of_shape(shape), "), found ", stored.shape[2] / kTileSide, " (",
+                            text_of_shape(stored.shape), ")"),
+                     "plan the checkpoint's bits, /quant/bits; layers of several bit widths are not run");
+    return refused(
+        concat(place_of, ": expected shape ", text_of_shape(shape), ", found ", text_of_shape(stored.shape)),
+        "is the config that of this checkpoint? hidden size, intermediate size and tp decide");
   }
 
   // Of a tensor that is read: its type and shape, and as many bytes as these come to.
@@ -412,12 +174,12 @@ class LayerChecker {
     i64 bytes = item_bytes;
     for (const i64 size : shape) bytes *= size;
     if (stored.begin < 0 || stored.end < stored.begin || stored.end - stored.begin != bytes)
-      return refused(
-          concat(place(stored), ": expected ", bytes, " bytes of ", dtype, " ", text_of(shape), ", found ",
-                 stored.begin < 0 || stored.end < 0
-                     ? std::string("no data_offsets")
-                     : concat("data_offsets [", stored.begin, ", ", stored.end, "]")),
-          "the header contradicts itself: fetch or write the file anew");
+      return refused(concat(place(stored), ": expected ", bytes, " bytes of ", dtype, " ",
+                            text_of_shape(shape), ", found ",
+                            stored.begin < 0 || stored.end < 0
+                                ? std::string("no data_offsets")
+                                : concat("data_offsets [", stored.begin, ", ", stored.end, "]")),
+                     "the header contradicts itself: fetch or write the file anew");
     taken_.push_back(&stored);
     return Ok{};
   }
@@ -463,7 +225,7 @@ class LayerChecker {
     const i64 outputs = is_down ? hidden : file_intermediate_;
     if (const Stored* bias = find(expert, projection, "bias"))
       return refused(
-          concat(place(*bias), ": expected no bias, found ", bias->dtype, " ", text_of(bias->shape)),
+          concat(place(*bias), ": expected no bias, found ", bias->dtype, " ", text_of_shape(bias->shape)),
           "the kernels of Trellis plans add none");
     const Stored* const trellis = find(expert, projection, "trellis");
     if (!trellis) return missing(expert, projection, "trellis");
@@ -539,7 +301,7 @@ class LayerChecker {
   const std::string& path_;
   const ExpertsShape& shape_;
   const FoundLayer& found_;
-  const std::string& module_;
+  std::string module_;  // as errors name it
   const std::map<PartKey, Stored>* parts_ = nullptr;
   i64 file_intermediate_ = 0;
   LayerWeights weights_;

@@ -448,6 +448,25 @@ TEST_CASE("a header that contradicts itself or its file is refused with what it 
   refuse(with_length(twice) + data, {gate + "suh is named twice"});
 }
 
+TEST_CASE("names of any length make errors of a few lines") {
+  const TemporaryFolder folder;
+  const FileTensors tensors = exl3_tensors(Exl3Layer());
+  const std::string name(100'000, 'x');
+  const auto message_of = [&](const std::string& tensor, const std::vector<i64>& shape) {
+    Json header = header_of(tensors);
+    header[tensor] = {{"dtype", name}, {"shape", shape}, {"data_offsets", {0, i64{1} << 40}}};
+    const std::string path = folder.write("m.safetensors", with_length(header.dump()) + bytes_of(tensors));
+    const auto opened = LayerWeights::open(path, 3, shape_of(Exl3Layer()));
+    REQUIRE(!opened);
+    return opened.error().message;
+  };
+  const std::string cut_off = message_of(name, {1});
+  CHECK(cut_off.find("is cut off") != std::string::npos);
+  CHECK(cut_off.size() < 1000);
+  const std::string trellis = concat(kLayer, ".0.gate_proj.trellis");
+  CHECK(message_of(trellis, std::vector<i64>(10'000, 7)).size() < 1000);
+}
+
 TEST_CASE("what is no file is refused as such, and one that shrinks later when it is read") {
   const TemporaryFolder folder;
   const Exl3Layer layer;
