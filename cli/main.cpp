@@ -49,6 +49,19 @@ std::string unknown_word(const CLI::App& app, const CLI::App& command) {
   return "";
 }
 
+// An option that is given nothing behind its "=", as "--evidence=$UNSET" is: the parser would take the next
+// word. "": there is none.
+std::string valueless_option(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") break;  // another program's
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      return concat(printable(word), " has no value\n  help: give one behind the =, or leave ",
+                    printable(word.substr(0, word.size() - 1)), " out");
+  }
+  return "";
+}
+
 // The parser's complaint with a remedy. A misspelt option is told ahead of the required one that is missing
 // because of it.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
@@ -93,6 +106,10 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   line.app = &app;
 
+  if (const std::string mistake = valueless_option(argc, argv); !mistake.empty()) {
+    std::fprintf(stderr, "error[usage]: %s\n", mistake.c_str());
+    return static_cast<int>(ExitCode::usage);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -77,16 +77,26 @@ bool is_chosen(std::string_view plan_id, const std::string& choice) {
 ExitCode answer_plans(
     const ConfigOptions& options, const std::string& choice, PlanScope scope,
     const std::function<Result<Report>(const PlannedConfig&, const std::vector<DeployedPlan>&)>& report) {
-  std::optional<ExitCode> unlocated;
+  // Bad input is told whichever config comes last; of other errors the first decides.
+  std::optional<ExitCode> other;
+  std::size_t asked = 0;
+  bool is_bad_input = false;
   const ExitCode code = answer_configs(options, [&](const PlannedConfig& planned) -> Result<Report> {
     const auto plans = deployed_plans(planned.config->deployment);
     if (!plans) return plans.error();
     const Status chosen = check_choice(planned, *plans, choice, scope);
     auto answer = chosen ? report(planned, *plans) : Result<Report>(chosen.error());
-    if (!answer && answer.error().pointer.empty()) unlocated = exit_code_of(answer.error().code);
+    ++asked;
+    if (!answer) {
+      const ExitCode of_error =
+          answer.error().pointer.empty() ? exit_code_of(answer.error().code) : ExitCode::input;
+      if (of_error == ExitCode::input) is_bad_input = true;
+      if (!other) other = of_error;
+    }
     return answer;
   });
-  return unlocated.value_or(code);
+  is_bad_input = is_bad_input || asked < options.paths.size();
+  return other && !is_bad_input ? *other : code;
 }
 
 std::optional<KvCache> stated_kv_cache(const Deployment& deployment) {

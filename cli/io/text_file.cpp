@@ -78,19 +78,29 @@ mode_t rights_of(const struct stat* existing) {
   return 0666 & ~mask;
 }
 
+// A link stays one: what it names, there or not, is written. Links that end nowhere are told by their caller.
+std::filesystem::path target_of(std::filesystem::path path) {
+  std::error_code none;
+  while (std::filesystem::is_symlink(path, none)) {
+    const auto next = std::filesystem::read_symlink(path, none);
+    if (none) break;
+    path = path.parent_path() / next;  // an absolute one stands for itself
+  }
+  return path;
+}
+
 // As write_file; without a text all but the writing, and nothing is left of it.
 Status put_file(const std::string& path, const std::string_view* text) {
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
+  const int error_number_of_stat = exists ? 0 : errno;
   if (is_stream(path) || (exists && !S_ISREG(status.st_mode))) {
     if (text) return write_in_place(path, *text, O_APPEND);
     const int error_number = S_ISDIR(status.st_mode) ? EISDIR : ::access(path.c_str(), W_OK) == 0 ? 0 : errno;
     return error_number == 0 ? Status(Ok{}) : unwritable(path, error_number);
   }
-  // A link stays one: what it names is replaced.
-  std::error_code no_path;
-  const auto target = exists ? std::filesystem::canonical(path, no_path) : std::filesystem::path(path);
-  if (no_path) return unwritable(path, no_path.value());
+  if (!exists && error_number_of_stat == ELOOP) return unwritable(path, ELOOP);
+  const std::filesystem::path target = target_of(path);
 
   std::string temporary = target.string() + ".XXXXXX";
   const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);

@@ -114,6 +114,49 @@ TEST_CASE("an output takes one word: what follows is still an argument") {
   CHECK(contains(run.out, "<testsuite name=\"tests/golden/logs/"));
 }
 
+TEST_CASE("a link to a file that is not there yet stays a link, and one that ends nowhere is refused") {
+  const TemporaryFolder folder;
+  const std::string base = folder.path() + "/";
+  std::filesystem::create_directory(base + "there");
+  std::filesystem::create_symlink("there/plan.json", base + "first");
+  std::filesystem::create_symlink("first", base + "link");
+  std::filesystem::create_symlink("gone/plan.json", base + "nowhere");
+  std::filesystem::create_symlink("circle", base + "circle");
+  const std::string size = "size -c configs/glm52.json -q -o table=";
+  CHECK(run_moeplan(concat(size, base, "link")).exit_code == 0);
+  CHECK(std::filesystem::is_symlink(base + "link"));
+  CHECK(std::filesystem::is_symlink(base + "first"));
+  CHECK(read_file(base + "there/plan.json").starts_with("glm52: 1,150,998,080 B"));
+  for (const char* name : {"nowhere", "circle"}) {
+    const Output run = run_moeplan(concat(size, base, name));
+    CHECK(run.exit_code == 3);
+    CHECK(contains(run.err, "error[unwritable]"));
+    CHECK(contains(run.err, name));
+    CHECK(std::filesystem::is_symlink(base + name));
+  }
+}
+
+TEST_CASE("an option with nothing behind its = does not take the next word") {
+  for (const char* arguments :
+       {"validate -c configs/glm52.json --evidence= --if-available",
+        "size -c configs/glm52.json --contract= -q", "import -q vllm --device= -- vllm"}) {
+    INFO(arguments);
+    const Output run = run_moeplan(arguments);
+    CHECK(run.exit_code == 2);
+    CHECK(contains(run.err, "= has no value"));
+    CHECK(contains(run.err, "help: give one behind the =, or leave --"));
+  }
+  // What stands behind -- is another program's.
+  CHECK(!contains(run_moeplan("import -q vllm -- vllm serve --served-model-name=").err, "has no value"));
+}
+
+TEST_CASE("an input that cannot be read decides the exit code, whichever comes last") {
+  for (const char* configs :
+       {"-c configs/glm52.json -c /nowhere.json", "-c /nowhere.json -c configs/glm52.json"})
+    CHECK(run_moeplan(concat("compile --plan nothing ", configs)).exit_code == 3);
+  CHECK(run_moeplan("compile --plan nothing -c configs/glm52.json").exit_code == 2);
+}
+
 TEST_CASE("a file is replaced whole, appended to, and keeps its rights and its link") {
   const TemporaryFolder folder;
   const std::string file = folder.write("plan.json", "old");
