@@ -50,7 +50,10 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                    {"peer_logits_ns", "", count, programs},
                    {"peer", "PEER", count, people},
                    {"peer_permille", "", count, programs},
-                   {"of_peer", "OURS/PEER", count, people}};
+                   {"of_peer", "OURS/PEER", count, people},
+                   {"peer_heads", "", count, programs},
+                   {"peer_is_sum", "", ColumnKind::text, programs},
+                   {"peer_note", "", ColumnKind::text, people}};
   for (const IndexerTiming& timing : timings) {
     const IndexerShape& shape = timing.shape;
     const IndexerPeer* recorded = find_peer(shape);
@@ -81,7 +84,10 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                            recorded ? Cell(recorded->logits_ns) : Cell(),
                            recorded ? Cell(microseconds(recorded->chain_ns)) : Cell(),
                            peer ? Cell(peer_permille(timing, *peer)) : Cell(),
-                           peer ? Cell(decimal(peer_permille(timing, *peer), 3)) : Cell()},
+                           peer ? Cell(decimal(peer_permille(timing, *peer), 3)) : Cell(),
+                           recorded ? Cell(recorded->shape.heads) : Cell(),
+                           recorded ? Cell(recorded->is_sum) : Cell(),
+                           recorded ? peer_note(shape, *recorded) : std::string()},
                           {}});
   }
   return table;
@@ -148,6 +154,12 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
   report.notes.push_back(concat(
       "byte floor: ", kFloorRequestBytes, " B a token of each request, read once, and ", kFloorRowBytes,
       " B a token of each row, whose logit is written and read, at ", text_of(machine.bandwidth)));
+  const auto is_sum = [](const IndexerTiming& timing) {
+    const IndexerPeer* peer = find_peer(timing.shape);
+    return peer && peer->is_sum;
+  };
+  if (std::ranges::any_of(timings, is_sum))
+    report.notes.push_back("logits + top-k: both of the peer were recorded alone, and are added");
   if (machine.gpu != kPeerGpu)
     report.notes.push_back(concat("no ratio to peers: they were recorded on an ", kPeerGpu,
                                   ", and the GPU here is ", machine.gpu));

@@ -269,7 +269,9 @@ constexpr MemberForm kBenchColumns[] = {text("plan"),
                                         integer("floor_permille"),
                                         or_null(integer("peer_ns")),
                                         or_null(integer("peer_logits_ns")),
-                                        or_null(integer("peer_permille"))};
+                                        or_null(integer("peer_permille")),
+                                        or_null(integer("peer_heads")),
+                                        or_null(boolean("peer_is_sum"))};
 constexpr TableForm kBenchTables[] = {{"shapes", kBenchColumns}};
 
 constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};

@@ -101,6 +101,7 @@ TEST_CASE("a row of bench has the median, its spread, the logits, the floor and 
                "        82.4  912.5      1.100"));
   CHECK(contains(text,
                  "decode     32     2      2       64  paged_tiled  two-level      3.0          2.9-3.1"));
+  CHECK_FALSE(contains(text, "logits + top-k"));
   CHECK(contains(text, "at 4,260 GB/s, measured: a device-to-device copy, read and written"));
   const Report given = bench_report(subject(), {"NVIDIA H200", 132, {4500, false}}, some_timings(), {});
   CHECK(contains(table_of(given), "at 4,500 GB/s, given: --bandwidth-gb-s"));
@@ -108,12 +109,26 @@ TEST_CASE("a row of bench has the median, its spread, the logits, the floor and 
   CHECK(std::ranges::all_of(ascii, [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
 }
 
+TEST_CASE("a peer's time that is of other heads, or that adds two times, says so") {
+  const Report report = bench_report(
+      subject(), kH200,
+      {timing_of({64, 16, 1, 128 * kTokens}, 95'500), timing_of({32, 48, 4, 128 * kTokens}, 117'900)}, {});
+  const std::string text = table_of(report);
+  CHECK(contains(text, " 95.5      1.000  of 32 heads\n"));
+  CHECK(contains(text, "235.8      0.500  logits + top-k\n"));
+  CHECK(contains(text, "logits + top-k: both of the peer were recorded alone, and are added\n"));
+  const Json shapes = Json::parse(render_json({&report, 1}, {}, {}))["shapes"];
+  CHECK(shapes[0]["peer_heads"] == 32);
+  CHECK(shapes[0]["peer_is_sum"] == false);
+  CHECK(shapes[1]["peer_is_sum"] == true);
+}
+
 TEST_CASE("on another GPU bench prints the peers' times, no ratio, and why") {
   const Report report = bench_report(subject(), {"NVIDIA L40S", 142, {800, true}}, some_timings(), {});
   CHECK(report.verdict ==
         "TIMED · 3 shapes · NVIDIA L40S, 142 SMs · not compared: peers were recorded on an NVIDIA H200");
   const std::string text = table_of(report);
-  CHECK(contains(text, "95.5\n"));
+  CHECK(contains(text, "95.5"));
   CHECK_FALSE(contains(text, "0.880"));
   CHECK(contains(text,
                  "no ratio to peers: they were recorded on an NVIDIA H200, and the GPU here is NVIDIA L40S"));
