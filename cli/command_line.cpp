@@ -415,7 +415,10 @@ void add_bench(CLI::App& command, CommandLine& line) {
   number("--heads", options.heads, "Heads of the indexer: 16, 32, 64", "LIST")->excludes(config);
   number("--top-k", options.top_k, "Keys that are selected: 512, 1024, 2048 (default: 2048)", "K")
       ->excludes(config);
-  number("--group", options.group, "Rows that share their request's pages (default: 1)", "N");
+  number("--group", options.group,
+         "Rows that share their request's pages (default: 1; of a deployment's decode plan a token and its "
+         "speculative ones)",
+         "N");
   command.add_flag("--prefill", options.is_prefill, "Rows are one request's, as in a prefill's chunk")
       ->excludes(config);
   command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID")->needs(config);

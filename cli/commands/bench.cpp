@@ -1,7 +1,10 @@
 // moeplan bench: how long calls of the indexer take on this machine's GPU, of a config's plans or of shapes
 // that the command line states.
+#include <algorithm>
+
 #include "cli/commands/bench_report.hpp"
 #include "cli/commands/bench_shapes.hpp"
+#include "cli/commands/covered_plans.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/machine.hpp"
 #include "cli/commands/options.hpp"
@@ -10,10 +13,9 @@
 #include "cli/io/text_file.hpp"
 #include "cli/progress.hpp"
 #include "planner/core/text.hpp"
-#include "planner/deployment/launch_findings.hpp"
+#include "planner/deployment/indexer_requests.hpp"
 #include "runtime/device/indexer_bench.hpp"
 #include "runtime/jit/digest.hpp"
-#include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
 namespace {
@@ -26,7 +28,18 @@ struct WantedShape {
   IndexerShape shape;
   std::string plan_id;
   IndexerRequest request;
+  std::string pointer;  // of the plan in its config; "": of none
 };
+
+// Rows of the plan's calls that share pages, where --group says nothing.
+i64 rows_per_request(const PlannedConfig& planned, const DeployedIndexer& plan) {
+  const auto& engine = planned.config->deployment.engine;
+  for (const PlannedRequest& each : planned.plans) {
+    const bool is_engines = &each.origin.request == plan.request && each.origin.stated_index < 0;
+    if (is_engines && engine) return decode_rows_per_request(*engine);
+  }
+  return 1;
+}
 
 std::string command_of(const BenchOptions& options) {
   std::string command = concat("moeplan bench ", options.what);
@@ -63,39 +76,39 @@ class BenchRun {
     const Contract* contract = find_contract(chosen.empty() ? kContract : std::string_view(chosen));
     std::vector<WantedShape> wanted;
     for (const IndexerShape& shape : *shapes)
-      wanted.push_back({shape, shape.is_prefill ? "prefill" : "decode", request_of(shape, *contract)});
-    return timed(wanted, {.contract = std::string(contract->id),
-                          .text = "each shape in a paged indexer plan of its own"});
-  }
-
-  Result<Report> of_config(const PlannedConfig& planned) {
-    const Deployment& deployment = planned.config->deployment;
-    std::vector<WantedShape> wanted;
-    std::vector<std::string> ids;
-    std::string missing;
-    for (const DeployedIndexer& plan : planned.indexer_plans) {
-      const std::string& id = plan.request->id;
-      ids.push_back(id);
-      if (!is_chosen(id, options_.plan)) continue;
-      const IndexerRequest& request = plan.request->indexer;
-      missing = planned_kernels(request, *plan.layout).missing;
-      if (!missing.empty()) continue;
-      const auto shapes = planned_shapes(lists_, id, indexer_plan(request, *plan.layout, 1));
-      if (!shapes) return shapes.error();
-      for (const IndexerShape& shape : *shapes) wanted.push_back({shape, id, request});
-    }
-    if (wanted.empty())
-      return Error{ErrorCode::no_kernels, "",
-                   options_.plan.empty() ? std::string("no plan of this config can be timed")
-                                         : concat(plan_name(options_.plan), " cannot be timed"),
-                   !missing.empty() ? missing
-                   : ids.empty()    ? std::string("it has no paged indexer plan")
-                                    : concat("its paged indexer plans are ", join(ids, ", "))};
-    if (options_.configs.paths.front() != "-")
-      config_ = Digest{options_.configs.paths.front(), sha256_hex(planned.config->text)};
+      wanted.push_back({shape, shape.is_prefill ? "prefill" : "decode", request_of(shape, *contract), ""});
     return timed(
         wanted,
-        {.name = deployment.name, .contract = planned.contract_names(), .text = subject_of(deployment)});
+        {.contract = std::string(contract->id), .text = "each shape in a paged indexer plan of its own"}, {});
+  }
+
+  Result<Report> of_config(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+    const Deployment& deployment = planned.config->deployment;
+    auto covered = covered_plans(planned, plans, options_.plan, {"time", "timed"}, CoveredScope::indexers);
+    if (!covered) return covered.error();
+    std::vector<WantedShape> wanted;
+    for (const DeployedIndexer* plan : covered->indexers) {
+      const std::string& id = plan->request->id;
+      const IndexerRequest& request = plan->request->indexer;
+      const auto shapes = planned_shapes(lists_, id, indexer_plan(request, *plan->layout, 1),
+                                         rows_per_request(planned, *plan));
+      if (!shapes) return shapes.error();
+      for (const IndexerShape& shape : *shapes)
+        wanted.push_back({shape, id, request, config_pointer(planned, *plan)});
+    }
+    const bool has_groups =
+        std::ranges::any_of(wanted, [](const WantedShape& each) { return !each.shape.is_prefill; });
+    if (lists_.group && !has_groups)
+      return Error{ErrorCode::invalid_value, "",
+                   concat("--group ", *lists_.group,
+                          ": rows of a prefill share the pages of one request, and no other plan is timed"),
+                   "leave --group out, or choose a decode plan with --plan"};
+    if (options_.configs.paths.front() != "-")
+      config_ = Digest{options_.configs.paths.front(), sha256_hex(planned.config->text)};
+    BenchSubject subject{
+        .name = deployment.name, .contract = planned.contract_names(), .text = subject_of(deployment)};
+    subject.rest = rest_text(covered->uncovered, covered->findings);
+    return timed(wanted, subject, std::move(covered->findings));
   }
 
  private:
@@ -105,14 +118,16 @@ class BenchRun {
     for (const WantedShape& each : wanted) {
       auto made = indexer_case(each.shape, each.plan_id, each.request, multiprocessors);
       if (!made)
-        return Error{made.error().code, "", concat(name_of(each.shape), ": ", made.error().message),
+        return Error{made.error().code, each.pointer, concat(name_of(each.shape), ": ", made.error().message),
                      made.error().help};
       cases.push_back(std::move(*made));
     }
     return cases;
   }
 
-  Result<Report> timed(const std::vector<WantedShape>& wanted, const BenchSubject& subject) {
+  // `findings`: of plans that are not timed.
+  Result<Report> timed(const std::vector<WantedShape>& wanted, const BenchSubject& subject,
+                       std::vector<Finding> findings) {
     // Told without a GPU: what no GPU could time.
     if (const auto checked = cases_of(wanted, 1); !checked) return checked.error();
     if (!machine_) machine_.emplace(open_machine(open_indexer_bench));
@@ -130,7 +145,6 @@ class BenchRun {
     const BenchMachine machine{bench.gpu().name, bench.gpu().sm_count, *bandwidth};
 
     std::vector<IndexerTiming> timings;
-    std::vector<Finding> findings;
     bench.expect(*cases);
     ProgressLine progress(std::ssize(*cases), "shapes", !options_.no_progress);
     for (std::size_t i = 0; i < cases->size(); ++i) {
@@ -138,14 +152,14 @@ class BenchRun {
       if (timing)
         timings.push_back(timing->front());
       else
-        findings.push_back({"not-timed", "error", "",
+        findings.push_back({std::string(kNotTimed), "error", wanted[i].pointer,
                             concat(name_of((*cases)[i].shape), ": ",
                                    timing.error().message.substr(0, timing.error().message.find('\n'))),
                             timing.error().help});
       progress.show(static_cast<i64>(i) + 1);
     }
     if (!options_.evidence.empty()) {
-      const Status written = write_evidence(machine, timings, findings.empty());
+      const Status written = write_evidence(machine, timings, std::ssize(timings) == std::ssize(*cases));
       if (!written) return written.error();
     }
     return bench_report(subject, machine, timings, std::move(findings));
@@ -192,8 +206,8 @@ ExitCode run_bench(const BenchOptions& options) {
   BenchRun run(options, *lists);
   if (!paths.empty())
     return answer_plans(options.configs, options.plan, PlanScope::kernels,
-                        [&](const PlannedConfig& planned, const std::vector<DeployedPlan>&) {
-                          return run.of_config(planned);
+                        [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+                          return run.of_config(planned, plans);
                         });
   const auto report = run.of_shapes();
   if (!report) return refuse(report.error(), options);

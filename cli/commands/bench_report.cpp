@@ -126,17 +126,18 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
                     const std::vector<IndexerTiming>& timings, std::vector<Finding> findings) {
   Report report = base_report(subject);
   report.tables = {shapes_table(machine, timings)};
-  report.answered_no = !findings.empty();
   std::vector<i64> ratios;
   for (const IndexerTiming& timing : timings) {
     if (const IndexerPeer* peer = comparable_peer(timing.shape, machine))
       ratios.push_back(peer_permille(timing, *peer));
   }
-  const i64 failed = std::ssize(findings), all = failed + std::ssize(timings);
+  const i64 failed = std::ranges::count(findings, kNotTimed, &Finding::rule),
+            all = failed + std::ssize(timings);
+  report.answered_no = failed > 0;
   report.verdict = concat(name_in_front(subject), failed > 0 ? "NOT ALL TIMED" : "TIMED", " · ",
                           failed > 0 ? concat(timings.size(), " of ", all) : std::to_string(all),
                           all == 1 ? " shape" : " shapes", " · ", machine.gpu, ", ", machine.gpu_sms,
-                          " SMs · ", peers_text(machine, ratios));
+                          " SMs · ", peers_text(machine, ratios), subject.rest);
   report.facts.insert(report.facts.end(),
                       {{"skipped", Cell()},
                        {"gpu", machine.gpu},

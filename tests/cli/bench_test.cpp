@@ -27,7 +27,8 @@ TEST_CASE("without what it takes to run kernels bench exits 4 and says what is m
   for (const std::string& arguments :
        {shapes, shapes + " --top-k 512", std::string("--rows 48 --context 64 --heads 32 --group 6"),
         std::string("--rows 3072 --context 32k --heads 32 --prefill --bandwidth-gb-s 4500"),
-        std::string("-c configs/glm52.json"), std::string("-c configs/glm52.json --rows 1 --context 8k")}) {
+        std::string("-c configs/glm52.json"), std::string("-c configs/glm52.json --rows 6 --context 8k"),
+        std::string("-c configs/glm52.json --rows 1 --context 8k --group 1")}) {
     const Output output = bench(arguments);
     CHECK(output.exit_code == 4);
     CHECK(output.out.empty());
@@ -88,6 +89,11 @@ TEST_CASE(
       {"--heads 32 --set /deployment/max_num_seqs=1" + shapes, "--set changes a config"},
       {"--heads 16,32,64 --rows $(seq -s, 1 64) --context $(seq -s, 64 64 4096) --if-available",
        "make more than 1,024 shapes"},
+      {"-c configs/glm52.json --rows 48,4 --if-available",
+       "plan indexer decode: 4 rows are no whole number of requests of 6 rows\n"
+       "  help: give --rows that 6 divides, or --group 1 for rows of requests of their own"},
+      {"-c configs/glm52.json --plan 'indexer prefill' --group 4 --if-available",
+       "--group 4: rows of a prefill share the pages of one request, and no other plan is timed"},
       {"-c configs/glm52.json --rows 49 --plan 'indexer decode' --if-available",
        "--rows: plan indexer decode has room for 48 rows, not for 49"},
       {"-c configs/glm52.json --context 16384k --if-available",
@@ -125,8 +131,11 @@ TEST_CASE(
   CHECK(bench("-c /nowhere.json --if-available").exit_code == 3);
   const Output moe = bench("-c configs/glm52.json --plan decode");
   CHECK(moe.exit_code == 3);
-  CHECK(contains(moe.err, "its paged indexer plans are indexer decode, indexer prefill"));
+  CHECK(contains(moe.err, "there is nothing to time: plan decode is no paged indexer plan\n"));
+  CHECK(contains(moe.err, "help: the config's paged indexer plans are indexer decode, indexer prefill\n"));
   const Output top_k = bench("-c configs/glm52.json --set /model/index_topk=700");
   CHECK(top_k.exit_code == 3);
   CHECK(contains(top_k.err, "select 512, 1024 or 2048 keys, not 700"));
+  CHECK(contains(top_k.err, "plan indexer decode is not timed: "));
+  CHECK(contains(top_k.err, "\n  help: "));
 }

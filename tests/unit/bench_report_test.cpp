@@ -1,9 +1,12 @@
 // What moeplan bench says of timings: the verdict, its table and notes, and JSON that fits its schema.
 #include "cli/commands/bench_report.hpp"
 
+#include "cli/commands/bench_shapes.hpp"
+#include "cli/commands/planned_config.hpp"
 #include "cli/io/schema.hpp"
 #include "cli/render/render.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/indexer_requests.hpp"
 #include "tests/catch.hpp"
 #include "tests/support.hpp"
 
@@ -145,6 +148,33 @@ TEST_CASE("a shape that could not be timed is a finding, and answers no") {
   CHECK(report.answered_no);
   CHECK(report.verdict.starts_with("NOT ALL TIMED · 1 of 2 shapes · "));
   CHECK(contains(table_of(report), "error[not-timed] 32 heads 48x512k: no memory\n  fix: fewer rows\n"));
+}
+
+TEST_CASE("plans that are not timed are told of, and fail nothing") {
+  BenchSubject some = subject();
+  some.rest = " · no kernels for indexer decode";
+  const Report report =
+      bench_report(some, kH200, {some_timings()[0]}, {{"no-kernels", "warning", "/deployment", "a", "b"}});
+  CHECK_FALSE(report.answered_no);
+  CHECK(report.verdict.starts_with("TIMED · 1 shape · "));
+  CHECK(report.verdict.ends_with(" of its time · no kernels for indexer decode"));
+  CHECK(contains(table_of(report), "warning[no-kernels] a\n  fix: b\n"));
+}
+
+TEST_CASE("calls of a deployment's decode plan have requests of a token and its speculative ones") {
+  const PlannedConfig planned = plan_config(read_config(MOEPLAN_SOURCE_DIR "/configs/glm52.json", {}));
+  REQUIRE(planned.ok());
+  const i64 group = decode_rows_per_request(*planned.config->deployment.engine);
+  std::vector<std::string> names;
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
+    const auto shapes =
+        planned_shapes({}, plan.request->id, indexer_plan(plan.request->indexer, *plan.layout, 1), group);
+    REQUIRE(shapes);
+    for (const IndexerShape& shape : *shapes) names.push_back(name_of(shape));
+  }
+  REQUIRE(names.size() == 2);
+  CHECK(names[0] == "32 heads 48x512k groups of 6");
+  CHECK(names[1].starts_with("prefill 32 heads "));
 }
 
 TEST_CASE("JSON of bench fits its published schema, and holds integers alone") {
