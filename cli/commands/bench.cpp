@@ -9,7 +9,7 @@
 #include "cli/commands/machine.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
-#include "cli/io/shell_word.hpp"
+#include "cli/import/engine_contracts.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/progress.hpp"
 #include "planner/core/text.hpp"
@@ -19,9 +19,6 @@
 
 namespace moeplan {
 namespace {
-
-// Of shapes that no config states.
-constexpr std::string_view kContract = "sparkinfer-de04125";
 
 // A shape with the request of the plan that it runs in.
 struct WantedShape {
@@ -41,29 +38,6 @@ i64 rows_per_request(const PlannedConfig& planned, const DeployedIndexer& plan) 
   return 1;
 }
 
-std::string command_of(const BenchOptions& options) {
-  std::string command = concat("moeplan bench ", options.what);
-  const auto add = [&](std::string_view option, const std::string& value) {
-    command += concat(" ", option, " ", shell_word(value));
-  };
-  const auto add_given = [&](std::string_view option, const std::optional<std::string>& value) {
-    if (value) add(option, *value);
-  };
-  for (const std::string& path : options.configs.paths) add("-c", path);
-  for (const std::string& set : options.configs.overrides.sets) add("--set", set);
-  if (!options.configs.overrides.contract.empty()) add("--contract", options.configs.overrides.contract);
-  if (!options.plan.empty()) add("--plan", options.plan);
-  add_given("--heads", options.heads);
-  add_given("--rows", options.rows);
-  add_given("--context", options.context);
-  add_given("--group", options.group);
-  add_given("--top-k", options.top_k);
-  if (options.is_prefill) command += " --prefill";
-  add_given("--bandwidth-gb-s", options.bandwidth_gb_s);
-  add("--evidence", options.evidence);
-  return command;
-}
-
 // One run of the command, over one config or none.
 class BenchRun {
  public:
@@ -73,7 +47,7 @@ class BenchRun {
     const auto shapes = listed_shapes(lists_, options_.is_prefill);
     if (!shapes) return shapes.error();
     const std::string& chosen = options_.configs.overrides.contract;
-    const Contract* contract = find_contract(chosen.empty() ? kContract : std::string_view(chosen));
+    const Contract* contract = find_contract(chosen.empty() ? kAssumedContract : std::string_view(chosen));
     std::vector<WantedShape> wanted;
     for (const IndexerShape& shape : *shapes)
       wanted.push_back({shape, shape.is_prefill ? "prefill" : "decode", request_of(shape, *contract), ""});
@@ -111,6 +85,9 @@ class BenchRun {
     return timed(wanted, subject, std::move(covered->findings));
   }
 
+  // What the run comes to: a record that could not be written is worse than any answer.
+  ExitCode code(ExitCode answer) const { return is_unwritten_ ? ExitCode::input : answer; }
+
  private:
   static Result<std::vector<IndexerCase>> cases_of(const std::vector<WantedShape>& wanted,
                                                    i64 multiprocessors) {
@@ -130,6 +107,9 @@ class BenchRun {
                        std::vector<Finding> findings) {
     // Told without a GPU: what no GPU could time.
     if (const auto checked = cases_of(wanted, 1); !checked) return checked.error();
+    if (!options_.evidence.empty()) {
+      if (const Status writable = may_write_file(options_.evidence); !writable) return writable.error();
+    }
     if (!machine_) machine_.emplace(open_machine(open_indexer_bench));
     if (!*machine_) {
       const Error& error = machine_->error();
@@ -160,7 +140,11 @@ class BenchRun {
     }
     if (!options_.evidence.empty()) {
       const Status written = write_evidence(machine, timings, std::ssize(timings) == std::ssize(*cases));
-      if (!written) return written.error();
+      // What was measured is told all the same.
+      if (!written) {
+        complain(written.error());
+        is_unwritten_ = true;
+      }
     }
     return bench_report(subject, machine, timings, std::move(findings));
   }
@@ -168,7 +152,7 @@ class BenchRun {
   Status write_evidence(const BenchMachine& machine, const std::vector<IndexerTiming>& timings,
                         bool is_pass) const {
     Evidence evidence{
-        .name = "bench", .command = command_of(options_), .config = config_, .is_pass = is_pass};
+        .name = "bench", .command = evidence_command(options_), .config = config_, .is_pass = is_pass};
     const Status described = describe_run(evidence, (**machine_)->evidence_run());
     if (!described) return described;
     evidence.facts.push_back({"floors of bytes at", text_of(machine.bandwidth)});
@@ -182,6 +166,7 @@ class BenchRun {
   // Looked for when the first shapes are read: a mistake in them is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine<IndexerBench>>>> machine_;
   std::optional<Digest> config_;
+  bool is_unwritten_ = false;  // the record
 };
 
 ExitCode refuse(const Error& error, const BenchOptions& options) {
@@ -205,13 +190,13 @@ ExitCode run_bench(const BenchOptions& options) {
   if (!lists) return refuse(lists.error(), options);
   BenchRun run(options, *lists);
   if (!paths.empty())
-    return answer_plans(options.configs, options.plan, PlanScope::kernels,
-                        [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
-                          return run.of_config(planned, plans);
-                        });
+    return run.code(answer_plans(options.configs, options.plan, PlanScope::kernels,
+                                 [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+                                   return run.of_config(planned, plans);
+                                 }));
   const auto report = run.of_shapes();
   if (!report) return refuse(report.error(), options);
-  return finish({&*report, 1}, {}, options.configs.report);
+  return run.code(finish({&*report, 1}, {}, options.configs.report));
 }
 
 }  // namespace moeplan

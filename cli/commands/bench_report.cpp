@@ -1,7 +1,10 @@
 #include "cli/commands/bench_report.hpp"
 
 #include <algorithm>
+#include <functional>
 
+#include "cli/commands/recorded_command.hpp"
+#include "cli/commands/skip.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
@@ -23,8 +26,11 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
   constexpr ColumnKind count = ColumnKind::count;
   Table table;
   table.key = "shapes";
+  const auto top_k_of = [](const IndexerTiming& timing) { return timing.shape.top_k; };
+  const bool has_top_ks =
+      std::ranges::adjacent_find(timings, std::ranges::not_equal_to(), top_k_of) != timings.end();
   table.title = concat("microseconds of a call, logits and ",
-                       timings.empty() ? "top-k" : concat("top-", timings.front().shape.top_k),
+                       timings.empty() || has_top_ks ? "top-k" : concat("top-", top_k_of(timings.front())),
                        "; peers were recorded on an ", kPeerGpu, ": ", kPeers);
   table.columns = {{"plan", "PLAN"},
                    {"heads", "HEADS", count},
@@ -32,7 +38,7 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                    {"rows_per_request", "GROUP", count},
                    {"context_tokens", "", count, programs},
                    {"context", "CONTEXT", count, people},
-                   {"top_k", "", count, programs},
+                   {"top_k", "TOP-K", count, has_top_ks ? Audience::everyone : programs},
                    {"route", "ROUTE"},
                    {"fold", "FOLD"},
                    {"calls", "", count, programs},
@@ -45,7 +51,7 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                    {"logits", "LOGITS", count, people},
                    {"floor_bytes", "", count, programs},
                    {"floor_permille", "", count, programs},
-                   {"floor", "% OF FLOOR", count, people},
+                   {"floor", "FLOOR %", count, people},
                    {"peer_ns", "", count, programs},
                    {"peer_logits_ns", "", count, programs},
                    {"peer", "PEER", count, people},
@@ -169,11 +175,10 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
 
 Report skipped_bench_report(const BenchSubject& subject, const Error& why) {
   Report report = base_report(subject);
-  const std::string reason = why.message.substr(0, why.message.find('\n'));
-  report.verdict = concat(name_in_front(subject), "SKIPPED · nothing was run: ", reason);
+  report.verdict = concat(name_in_front(subject), "SKIPPED · nothing was run: ", skip_reason(why));
   report.tables = {shapes_table({}, {})};
-  report.facts.insert(report.facts.end(), {{"skipped", reason},
-                                           {"gpu", Cell()},
+  add_skip(report, why);
+  report.facts.insert(report.facts.end(), {{"gpu", Cell()},
                                            {"gpu_sms", Cell()},
                                            {"bandwidth_gb_s", Cell()},
                                            {"bandwidth_from", Cell()},
@@ -181,6 +186,21 @@ Report skipped_bench_report(const BenchSubject& subject, const Error& why) {
   report.totals = {
       {"shapes", i64{0}}, {"timed_shapes", i64{0}}, {"compared_shapes", i64{0}}, {"faster_shapes", i64{0}}};
   return report;
+}
+
+std::string evidence_command(const BenchOptions& options) {
+  RecordedCommand command(concat("moeplan bench ", options.what));
+  command.add(options.configs);
+  command.add("--plan", options.plan);
+  command.add("--heads", options.heads.value_or(""));
+  command.add("--rows", options.rows.value_or(""));
+  command.add("--context", options.context.value_or(""));
+  command.add("--group", options.group.value_or(""));
+  command.add("--top-k", options.top_k.value_or(""));
+  if (options.is_prefill) command.add("--prefill");
+  command.add("--bandwidth-gb-s", options.bandwidth_gb_s.value_or(""));
+  command.add("--evidence", options.evidence);
+  return command.text();
 }
 
 }  // namespace moeplan

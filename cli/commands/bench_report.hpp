@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/commands/options.hpp"
 #include "planner/core/report.hpp"
 #include "planner/core/result.hpp"
 #include "runtime/bench/indexer_timing.hpp"
@@ -39,5 +40,8 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
 
 // The answer where nothing could be run and --if-available asks for no more.
 Report skipped_bench_report(const BenchSubject& subject, const Error& why);
+
+// The command that makes the record of --evidence anew.
+std::string evidence_command(const BenchOptions& options);
 
 }  // namespace moeplan

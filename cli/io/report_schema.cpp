@@ -272,7 +272,7 @@ constexpr MemberForm kBenchColumns[] = {text("plan"),
                                         or_null(integer("peer_permille")),
                                         or_null(integer("peer_heads")),
                                         or_null(boolean("peer_is_sum"))};
-constexpr TableForm kBenchTables[] = {{"shapes", kBenchColumns}};
+constexpr TableForm kBenchTables[] = {{"shapes", kBenchColumns}, {"skips", kSkipColumns, nullptr, false}};
 
 constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};
 constexpr MemberForm kCacheEntryColumns[] = {text("id"),    text("kernel"),   text("architecture"),

@@ -114,17 +114,43 @@ TEST_CASE(
   CHECK(error["help"] == "for example --rows 1,4,16,48");
 }
 
+TEST_CASE("a record of bench that cannot be written is told before a GPU is looked for") {
+  const TemporaryFolder folder;
+  for (const std::string& file : {folder.path() + "/none/record.json", folder.path()}) {
+    for (const char* what : {"-c configs/glm52.json", "--rows 1 --context 8k --heads 32"}) {
+      const Output output = bench(std::string(what) + " --if-available --evidence '" + file + "'");
+      INFO(output.err);
+      CHECK(output.exit_code == 3);
+      CHECK(output.err.starts_with("error[unwritable]: cannot write " + file + ": "));
+      CHECK(contains(output.err, "\n  help: "));
+      CHECK(output.out.empty());
+    }
+  }
+}
+
 TEST_CASE(
-    "bench takes the shapes of a config or of its lists, one thing to time, and files that can be written") {
-  for (const char* arguments :
-       {"-c configs/glm52.json --heads 32", "-c configs/glm52.json --top-k 512",
-        "-c configs/glm52.json --prefill", "--rows 1 --context 8k --heads 32 --plan decode",
-        "--rows 1 --context 8k --heads 32 --evidence ''",
-        "-c configs/glm52.json -c configs/glm52-e160.json --evidence never.json",
-        "-c configs/glm52.json --evidence configs/glm52.json",
-        "-c configs/glm52.json -o json=configs/glm52.json",
-        "--rows 1 --context 8k --heads 32 --evidence x.json -o json=x.json"})
-    CHECK(bench(arguments).exit_code == 2);
+    "bench takes the shapes of a config or of its lists, one thing to time, and records that replace "
+    "nothing") {
+  const std::pair<std::string, std::string> refused[] = {
+      {"-c configs/glm52.json --heads 32", "--config excludes --heads"},
+      {"-c configs/glm52.json --top-k 512", "--config excludes --top-k"},
+      {"-c configs/glm52.json --prefill", "--config excludes --prefill"},
+      {"--rows 1 --context 8k --heads 32 --plan decode", "--plan requires --config"},
+      {"--rows 1 --context 8k --heads 32 --evidence ''", "--evidence: write the name of a file"},
+      {"-c configs/glm52.json -c configs/glm52-e160.json --evidence never.json",
+       "--evidence is a record of one config"},
+      {"-c configs/glm52.json --evidence configs/glm52.json",
+       "--evidence would write over configs/glm52.json, which is read"},
+      {"-c configs/glm52.json -o json=configs/glm52.json",
+       "-o would write over configs/glm52.json, which is read"},
+      {"--rows 1 --context 8k --heads 32 --evidence x.json -o json=x.json",
+       "-o would write over x.json, the record"}};
+  for (const auto& [arguments, message] : refused) {
+    const Output output = bench(arguments);
+    INFO(arguments << ": " << output.err);
+    CHECK(output.exit_code == 2);
+    CHECK(contains(output.err, message));
+  }
   CHECK(run_moeplan("bench", "", kNothing).exit_code == 2);
   CHECK(run_moeplan("bench moe", "", kNothing).exit_code == 2);
   CHECK_FALSE(std::filesystem::exists(MOEPLAN_SOURCE_DIR "/never.json"));

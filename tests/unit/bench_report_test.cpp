@@ -101,7 +101,7 @@ TEST_CASE("a row of bench has the median, its spread, the logits, the floor and 
   CHECK(
       contains(text,
                "decode     32    48      1     512k  paged_tiled  two-level  1,003.7  1,003.6-1,003.8   501.9"
-               "        82.4  912.5      1.100"));
+               "     82.4  912.5      1.100"));
   CHECK(contains(text,
                  "decode     32     2      2       64  paged_tiled  two-level      3.0          2.9-3.1"));
   CHECK_FALSE(contains(text, "logits + top-k"));
@@ -175,6 +175,44 @@ TEST_CASE("calls of a deployment's decode plan have requests of a token and its 
   REQUIRE(names.size() == 2);
   CHECK(names[0] == "32 heads 48x512k groups of 6");
   CHECK(names[1].starts_with("prefill 32 heads "));
+}
+
+TEST_CASE("top-k is a column where it varies, and stands in the title where it does not") {
+  const Report one = bench_report(subject(), kH200, some_timings(), {});
+  CHECK_FALSE(contains(table_of(one), "TOP-K"));
+  CHECK(contains(table_of(one), "logits and top-2048;"));
+  const Report two = bench_report(
+      subject(), kH200, {timing_of({32, 1, 1, 64}, 3'000), timing_of({32, 1, 1, 64, 512}, 3'000)}, {});
+  CHECK(contains(table_of(two), "TOP-K"));
+  CHECK(contains(table_of(two), "logits and top-k;"));
+}
+
+TEST_CASE("the record's command holds every option that changes what is timed") {
+  BenchOptions options;
+  options.what = "indexer";
+  options.configs.paths = {"a b.json"};
+  options.configs.overrides = {
+      .sets = {"/deployment/max_num_seqs=4"}, .contract = "b12x-36bce2c", .environment = {"B12X_X"}};
+  options.plan = "indexer decode";
+  options.rows = "1,4";
+  options.context = "8k";
+  options.group = "1";
+  options.bandwidth_gb_s = "4500";
+  options.evidence = "record.json";
+  CHECK(evidence_command(options) ==
+        "moeplan bench indexer -c 'a b.json' --set /deployment/max_num_seqs=4 --contract b12x-36bce2c "
+        "--allow-env B12X_X --plan 'indexer decode' --rows 1,4 --context 8k --group 1 --bandwidth-gb-s 4500 "
+        "--evidence record.json");
+  BenchOptions shapes;
+  shapes.what = "indexer";
+  shapes.heads = "32";
+  shapes.rows = "64";
+  shapes.context = "8k";
+  shapes.top_k = "512";
+  shapes.is_prefill = true;
+  shapes.evidence = "r.json";
+  CHECK(evidence_command(shapes) ==
+        "moeplan bench indexer --heads 32 --rows 64 --context 8k --top-k 512 --prefill --evidence r.json");
 }
 
 TEST_CASE("JSON of bench fits its published schema, and holds integers alone") {
