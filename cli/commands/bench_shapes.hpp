@@ -15,7 +15,7 @@ namespace moeplan {
 struct ShapeLists {
   std::vector<i64> heads, rows, contexts;
   std::optional<i64> group;
-  i64 top_k = 2048;
+  i64 top_k = kDefaultTopK;
   std::optional<i64> bandwidth_gb_s;
 };
 
