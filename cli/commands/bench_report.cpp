@@ -158,9 +158,11 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
   report.findings = std::move(findings);
   report.notes.push_back(
       "plans are made for this GPU's multiprocessors; every call of a replay reads other pages");
-  report.notes.push_back(concat(
-      "byte floor: ", kFloorRequestBytes, " B a token of each request, read once, and ", kFloorRowBytes,
-      " B a token of each row, whose logit is written and read, at ", text_of(machine.bandwidth)));
+  report.notes.push_back(concat("byte floor: ", kFloorRequestBytes,
+                                " B a token of each request, read once, and ", kFloorRowBytes,
+                                " B a token of each row, whose logit is written and read, without queries, "
+                                "page tables and results, at ",
+                                text_of(machine.bandwidth)));
   const auto is_sum = [](const IndexerTiming& timing) {
     const IndexerPeer* peer = find_peer(timing.shape);
     return peer && peer->is_sum;
