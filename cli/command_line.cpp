@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <tuple>
@@ -14,8 +15,11 @@
 #include "cli/render/color.hpp"
 #include "cli/sweep/columns.hpp"
 #include "planner/core/contract.hpp"
+#include "planner/core/text.hpp"
 #include "planner/policy/policy.hpp"
+#include "runtime/bench/indexer_shape.hpp"
 #include "runtime/jit/architecture.hpp"
+#include "runtime/validate/routings.hpp"
 
 namespace moeplan {
 
@@ -335,15 +339,21 @@ void add_compile(CLI::App& command, CommandLine& line) {
   command.add_flag("--no-progress", options.no_progress, "No progress line on a terminal");
 }
 
+// "15e12"
+std::string trillions(double value) { return concat(std::llround(value / 1e12), "e12"); }
+
 void add_validate(CLI::App& command, CommandLine& line) {
   command.footer(
-      "Examples:\n  moeplan validate --config configs/glm52.json\n"
-      "  moeplan validate -c glm52.json --emulate --evidence glm52.evidence.json\n"
-      "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
-      "  moeplan validate -c small.json --sanitizer memcheck\n"
-      "  moeplan validate -c glm52.json --weights model.safetensors.index.json --layer 3\n"
-      "Runs Trellis, packed NVFP4 and paged indexer plans. Needs a GPU, its driver and NVRTC.\n"
-      "configs/glm52.json takes 15 to 30 s on an H200; launches that would take too long, past 15e12\n"
+      std::string(
+          "Examples:\n  moeplan validate --config configs/glm52.json\n"
+          "  moeplan validate -c glm52.json --emulate --evidence glm52.evidence.json\n"
+          "  moeplan validate -c glm52.json --plan decode --shrink rotation_a_gate\n"
+          "  moeplan validate -c small.json --sanitizer memcheck\n"
+          "  moeplan validate -c glm52.json --weights model.safetensors.index.json --layer 3\n"
+          "Runs Trellis, packed NVFP4 and paged indexer plans. Needs a GPU, its driver and NVRTC.\n"
+          "configs/glm52.json takes 15 to 30 s on an H200; launches that would take too long, past ") +
+      trillions(kMostValidationWork) +
+      "\n"
       "multiply-adds of the reference a plan, are left out and counted.\n"
       "Exits 1 when a check fails; 4 without a GPU, or 0 with --if-available.");
   add_config_options(command, line);
@@ -405,7 +415,7 @@ void add_bench(CLI::App& command, CommandLine& line) {
                       "Time the indexer plans of this deployment config; repeat for several")
           ->take_all()
           ->type_name("FILE");
-  const auto number = [&](const char* flag, std::optional<std::string>& target, const char* doc,
+  const auto number = [&](const char* flag, std::optional<std::string>& target, const std::string& doc,
                           const char* type) {
     return command.add_option(flag, target, doc)->type_name(type);
   };
@@ -413,15 +423,20 @@ void add_bench(CLI::App& command, CommandLine& line) {
   number("--context", options.context,
          "Tokens that each row sees, whole pages, 8k is 8192 (default with a config: its plan's)", "LIST");
   number("--heads", options.heads, "Heads of the indexer: 16, 32, 64", "LIST")->excludes(config);
-  number("--top-k", options.top_k, "Keys that are selected: 512, 1024, 2048 (default: 2048)", "K")
+  number("--top-k", options.top_k,
+         concat("Keys that are selected: 512, 1024, 2048 (default: ", kDefaultTopK, ")"), "K")
       ->excludes(config);
-  number("--group", options.group, "Rows that share their request's pages (default: 1)", "N");
+  number("--group", options.group,
+         "Rows that share their request's pages (default: 1; of a deployment's decode plan a token and its "
+         "speculative ones)",
+         "N");
   command.add_flag("--prefill", options.is_prefill, "Rows are one request's, as in a prefill's chunk")
       ->excludes(config);
   command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID")->needs(config);
   number("--bandwidth-gb-s", options.bandwidth_gb_s,
          "Take floors of bytes at so many GB/s (default: a copy's, measured)", "N");
-  command.add_flag("--if-available", options.if_available, "Exit 0, and say so, where there is no GPU");
+  command.add_flag("--if-available", options.if_available,
+                   "Exit 0, and say so, where there is no GPU, driver or NVRTC");
   command.add_option("--evidence", options.evidence, "Write a record of what was measured, of one config")
       ->check(check_file_name)
       ->type_name("FILE");

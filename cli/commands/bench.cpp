@@ -1,54 +1,41 @@
 // moeplan bench: how long calls of the indexer take on this machine's GPU, of a config's plans or of shapes
 // that the command line states.
+#include <algorithm>
+
 #include "cli/commands/bench_report.hpp"
 #include "cli/commands/bench_shapes.hpp"
+#include "cli/commands/covered_plans.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/machine.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
-#include "cli/io/shell_word.hpp"
+#include "cli/import/engine_contracts.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/progress.hpp"
 #include "planner/core/text.hpp"
-#include "planner/deployment/launch_findings.hpp"
+#include "planner/deployment/indexer_requests.hpp"
 #include "runtime/device/indexer_bench.hpp"
 #include "runtime/jit/digest.hpp"
-#include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
 namespace {
-
-// Of shapes that no config states.
-constexpr std::string_view kContract = "sparkinfer-de04125";
 
 // A shape with the request of the plan that it runs in.
 struct WantedShape {
   IndexerShape shape;
   std::string plan_id;
   IndexerRequest request;
+  std::string pointer;  // of the plan in its config; "": of none
 };
 
-std::string command_of(const BenchOptions& options) {
-  std::string command = concat("moeplan bench ", options.what);
-  const auto add = [&](std::string_view option, const std::string& value) {
-    command += concat(" ", option, " ", shell_word(value));
-  };
-  const auto add_given = [&](std::string_view option, const std::optional<std::string>& value) {
-    if (value) add(option, *value);
-  };
-  for (const std::string& path : options.configs.paths) add("-c", path);
-  for (const std::string& set : options.configs.overrides.sets) add("--set", set);
-  if (!options.configs.overrides.contract.empty()) add("--contract", options.configs.overrides.contract);
-  if (!options.plan.empty()) add("--plan", options.plan);
-  add_given("--heads", options.heads);
-  add_given("--rows", options.rows);
-  add_given("--context", options.context);
-  add_given("--group", options.group);
-  add_given("--top-k", options.top_k);
-  if (options.is_prefill) command += " --prefill";
-  add_given("--bandwidth-gb-s", options.bandwidth_gb_s);
-  add("--evidence", options.evidence);
-  return command;
+// Rows of the plan's calls that share pages, where --group says nothing.
+i64 rows_per_request(const PlannedConfig& planned, const DeployedIndexer& plan) {
+  const auto& engine = planned.config->deployment.engine;
+  for (const PlannedRequest& each : planned.plans) {
+    const bool is_engines = &each.origin.request == plan.request && each.origin.stated_index < 0;
+    if (is_engines && engine) return decode_rows_per_request(*engine);
+  }
+  return 1;
 }
 
 // One run of the command, over one config or none.
@@ -60,43 +47,46 @@ class BenchRun {
     const auto shapes = listed_shapes(lists_, options_.is_prefill);
     if (!shapes) return shapes.error();
     const std::string& chosen = options_.configs.overrides.contract;
-    const Contract* contract = find_contract(chosen.empty() ? kContract : std::string_view(chosen));
+    const Contract* contract = find_contract(chosen.empty() ? kAssumedContract : std::string_view(chosen));
     std::vector<WantedShape> wanted;
     for (const IndexerShape& shape : *shapes)
-      wanted.push_back({shape, shape.is_prefill ? "prefill" : "decode", request_of(shape, *contract)});
-    return timed(wanted, {.contract = std::string(contract->id),
-                          .text = "each shape in a paged indexer plan of its own"});
-  }
-
-  Result<Report> of_config(const PlannedConfig& planned) {
-    const Deployment& deployment = planned.config->deployment;
-    std::vector<WantedShape> wanted;
-    std::vector<std::string> ids;
-    std::string missing;
-    for (const DeployedIndexer& plan : planned.indexer_plans) {
-      const std::string& id = plan.request->id;
-      ids.push_back(id);
-      if (!is_chosen(id, options_.plan)) continue;
-      const IndexerRequest& request = plan.request->indexer;
-      missing = planned_kernels(request, *plan.layout).missing;
-      if (!missing.empty()) continue;
-      const auto shapes = planned_shapes(lists_, id, indexer_plan(request, *plan.layout, 1));
-      if (!shapes) return shapes.error();
-      for (const IndexerShape& shape : *shapes) wanted.push_back({shape, id, request});
-    }
-    if (wanted.empty())
-      return Error{ErrorCode::no_kernels, "",
-                   options_.plan.empty() ? std::string("no plan of this config can be timed")
-                                         : concat(plan_name(options_.plan), " cannot be timed"),
-                   !missing.empty() ? missing
-                   : ids.empty()    ? std::string("it has no paged indexer plan")
-                                    : concat("its paged indexer plans are ", join(ids, ", "))};
-    if (options_.configs.paths.front() != "-")
-      config_ = Digest{options_.configs.paths.front(), sha256_hex(planned.config->text)};
+      wanted.push_back({shape, shape.is_prefill ? "prefill" : "decode", request_of(shape, *contract), ""});
     return timed(
         wanted,
-        {.name = deployment.name, .contract = planned.contract_names(), .text = subject_of(deployment)});
+        {.contract = std::string(contract->id), .text = "each shape in a paged indexer plan of its own"}, {});
   }
+
+  Result<Report> of_config(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+    const Deployment& deployment = planned.config->deployment;
+    auto covered = covered_plans(planned, plans, options_.plan, {"time", "timed"}, CoveredScope::indexers);
+    if (!covered) return covered.error();
+    std::vector<WantedShape> wanted;
+    for (const DeployedIndexer* plan : covered->indexers) {
+      const std::string& id = plan->request->id;
+      const IndexerRequest& request = plan->request->indexer;
+      const auto shapes = planned_shapes(lists_, id, indexer_plan(request, *plan->layout, 1),
+                                         rows_per_request(planned, *plan));
+      if (!shapes) return shapes.error();
+      for (const IndexerShape& shape : *shapes)
+        wanted.push_back({shape, id, request, config_pointer(planned, *plan)});
+    }
+    const bool has_groups =
+        std::ranges::any_of(wanted, [](const WantedShape& each) { return !each.shape.is_prefill; });
+    if (lists_.group && !has_groups)
+      return Error{ErrorCode::invalid_value, "",
+                   concat("--group ", *lists_.group,
+                          ": rows of a prefill share the pages of one request, and no other plan is timed"),
+                   "leave --group out, or choose a decode plan with --plan"};
+    if (options_.configs.paths.front() != "-")
+      config_ = Digest{options_.configs.paths.front(), sha256_hex(planned.config->text)};
+    BenchSubject subject{
+        .name = deployment.name, .contract = planned.contract_names(), .text = subject_of(deployment)};
+    subject.rest = rest_text(covered->uncovered, covered->findings);
+    return timed(wanted, subject, std::move(covered->findings));
+  }
+
+  // What the run comes to: a record that could not be written is worse than any answer.
+  ExitCode code(ExitCode answer) const { return is_unwritten_ ? ExitCode::input : answer; }
 
  private:
   static Result<std::vector<IndexerCase>> cases_of(const std::vector<WantedShape>& wanted,
@@ -105,16 +95,21 @@ class BenchRun {
     for (const WantedShape& each : wanted) {
       auto made = indexer_case(each.shape, each.plan_id, each.request, multiprocessors);
       if (!made)
-        return Error{made.error().code, "", concat(name_of(each.shape), ": ", made.error().message),
+        return Error{made.error().code, each.pointer, concat(name_of(each.shape), ": ", made.error().message),
                      made.error().help};
       cases.push_back(std::move(*made));
     }
     return cases;
   }
 
-  Result<Report> timed(const std::vector<WantedShape>& wanted, const BenchSubject& subject) {
+  // `findings`: of plans that are not timed.
+  Result<Report> timed(const std::vector<WantedShape>& wanted, const BenchSubject& subject,
+                       std::vector<Finding> findings) {
     // Told without a GPU: what no GPU could time.
     if (const auto checked = cases_of(wanted, 1); !checked) return checked.error();
+    if (!options_.evidence.empty()) {
+      if (const Status writable = may_write_file(options_.evidence); !writable) return writable.error();
+    }
     if (!machine_) machine_.emplace(open_machine(open_indexer_bench));
     if (!*machine_) {
       const Error& error = machine_->error();
@@ -130,7 +125,6 @@ class BenchRun {
     const BenchMachine machine{bench.gpu().name, bench.gpu().sm_count, *bandwidth};
 
     std::vector<IndexerTiming> timings;
-    std::vector<Finding> findings;
     bench.expect(*cases);
     ProgressLine progress(std::ssize(*cases), "shapes", !options_.no_progress);
     for (std::size_t i = 0; i < cases->size(); ++i) {
@@ -138,15 +132,19 @@ class BenchRun {
       if (timing)
         timings.push_back(timing->front());
       else
-        findings.push_back({"not-timed", "error", "",
+        findings.push_back({std::string(kNotTimed), "error", wanted[i].pointer,
                             concat(name_of((*cases)[i].shape), ": ",
                                    timing.error().message.substr(0, timing.error().message.find('\n'))),
                             timing.error().help});
       progress.show(static_cast<i64>(i) + 1);
     }
     if (!options_.evidence.empty()) {
-      const Status written = write_evidence(machine, timings, findings.empty());
-      if (!written) return written.error();
+      const Status written = write_evidence(machine, timings, std::ssize(timings) == std::ssize(*cases));
+      // What was measured is told all the same.
+      if (!written) {
+        complain(written.error());
+        is_unwritten_ = true;
+      }
     }
     return bench_report(subject, machine, timings, std::move(findings));
   }
@@ -154,7 +152,7 @@ class BenchRun {
   Status write_evidence(const BenchMachine& machine, const std::vector<IndexerTiming>& timings,
                         bool is_pass) const {
     Evidence evidence{
-        .name = "bench", .command = command_of(options_), .config = config_, .is_pass = is_pass};
+        .name = "bench", .command = evidence_command(options_), .config = config_, .is_pass = is_pass};
     const Status described = describe_run(evidence, (**machine_)->evidence_run());
     if (!described) return described;
     evidence.facts.push_back({"floors of bytes at", text_of(machine.bandwidth)});
@@ -168,6 +166,7 @@ class BenchRun {
   // Looked for when the first shapes are read: a mistake in them is told ahead of a missing GPU.
   std::optional<Result<std::unique_ptr<Machine<IndexerBench>>>> machine_;
   std::optional<Digest> config_;
+  bool is_unwritten_ = false;  // the record
 };
 
 ExitCode refuse(const Error& error, const BenchOptions& options) {
@@ -191,13 +190,13 @@ ExitCode run_bench(const BenchOptions& options) {
   if (!lists) return refuse(lists.error(), options);
   BenchRun run(options, *lists);
   if (!paths.empty())
-    return answer_plans(options.configs, options.plan, PlanScope::kernels,
-                        [&](const PlannedConfig& planned, const std::vector<DeployedPlan>&) {
-                          return run.of_config(planned);
-                        });
+    return run.code(answer_plans(options.configs, options.plan, PlanScope::kernels,
+                                 [&](const PlannedConfig& planned, const std::vector<DeployedPlan>& plans) {
+                                   return run.of_config(planned, plans);
+                                 }));
   const auto report = run.of_shapes();
   if (!report) return refuse(report.error(), options);
-  return finish({&*report, 1}, {}, options.configs.report);
+  return run.code(finish({&*report, 1}, {}, options.configs.report));
 }
 
 }  // namespace moeplan

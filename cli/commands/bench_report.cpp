@@ -1,7 +1,10 @@
 #include "cli/commands/bench_report.hpp"
 
 #include <algorithm>
+#include <functional>
 
+#include "cli/commands/recorded_command.hpp"
+#include "cli/commands/skip.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
@@ -23,8 +26,11 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
   constexpr ColumnKind count = ColumnKind::count;
   Table table;
   table.key = "shapes";
+  const auto top_k_of = [](const IndexerTiming& timing) { return timing.shape.top_k; };
+  const bool has_top_ks =
+      std::ranges::adjacent_find(timings, std::ranges::not_equal_to(), top_k_of) != timings.end();
   table.title = concat("microseconds of a call, logits and ",
-                       timings.empty() ? "top-k" : concat("top-", timings.front().shape.top_k),
+                       timings.empty() || has_top_ks ? "top-k" : concat("top-", top_k_of(timings.front())),
                        "; peers were recorded on an ", kPeerGpu, ": ", kPeers);
   table.columns = {{"plan", "PLAN"},
                    {"heads", "HEADS", count},
@@ -32,7 +38,7 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                    {"rows_per_request", "GROUP", count},
                    {"context_tokens", "", count, programs},
                    {"context", "CONTEXT", count, people},
-                   {"top_k", "", count, programs},
+                   {"top_k", "TOP-K", count, has_top_ks ? Audience::everyone : programs},
                    {"route", "ROUTE"},
                    {"fold", "FOLD"},
                    {"calls", "", count, programs},
@@ -45,12 +51,15 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                    {"logits", "LOGITS", count, people},
                    {"floor_bytes", "", count, programs},
                    {"floor_permille", "", count, programs},
-                   {"floor", "% OF FLOOR", count, people},
+                   {"floor", "FLOOR %", count, people},
                    {"peer_ns", "", count, programs},
                    {"peer_logits_ns", "", count, programs},
                    {"peer", "PEER", count, people},
                    {"peer_permille", "", count, programs},
-                   {"of_peer", "OURS/PEER", count, people}};
+                   {"of_peer", "OURS/PEER", count, people},
+                   {"peer_heads", "", count, programs},
+                   {"peer_is_sum", "", ColumnKind::text, programs},
+                   {"peer_note", "", ColumnKind::text, people}};
   for (const IndexerTiming& timing : timings) {
     const IndexerShape& shape = timing.shape;
     const IndexerPeer* recorded = find_peer(shape);
@@ -81,7 +90,10 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                            recorded ? Cell(recorded->logits_ns) : Cell(),
                            recorded ? Cell(microseconds(recorded->chain_ns)) : Cell(),
                            peer ? Cell(peer_permille(timing, *peer)) : Cell(),
-                           peer ? Cell(decimal(peer_permille(timing, *peer), 3)) : Cell()},
+                           peer ? Cell(decimal(peer_permille(timing, *peer), 3)) : Cell(),
+                           recorded ? Cell(recorded->shape.heads) : Cell(),
+                           recorded ? Cell(recorded->is_sum) : Cell(),
+                           recorded ? peer_note(shape, *recorded) : std::string()},
                           {}});
   }
   return table;
@@ -120,17 +132,18 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
                     const std::vector<IndexerTiming>& timings, std::vector<Finding> findings) {
   Report report = base_report(subject);
   report.tables = {shapes_table(machine, timings)};
-  report.answered_no = !findings.empty();
   std::vector<i64> ratios;
   for (const IndexerTiming& timing : timings) {
     if (const IndexerPeer* peer = comparable_peer(timing.shape, machine))
       ratios.push_back(peer_permille(timing, *peer));
   }
-  const i64 failed = std::ssize(findings), all = failed + std::ssize(timings);
+  const i64 failed = std::ranges::count(findings, kNotTimed, &Finding::rule),
+            all = failed + std::ssize(timings);
+  report.answered_no = failed > 0;
   report.verdict = concat(name_in_front(subject), failed > 0 ? "NOT ALL TIMED" : "TIMED", " · ",
                           failed > 0 ? concat(timings.size(), " of ", all) : std::to_string(all),
                           all == 1 ? " shape" : " shapes", " · ", machine.gpu, ", ", machine.gpu_sms,
-                          " SMs · ", peers_text(machine, ratios));
+                          " SMs · ", peers_text(machine, ratios), subject.rest);
   report.facts.insert(report.facts.end(),
                       {{"skipped", Cell()},
                        {"gpu", machine.gpu},
@@ -145,9 +158,17 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
   report.findings = std::move(findings);
   report.notes.push_back(
       "plans are made for this GPU's multiprocessors; every call of a replay reads other pages");
-  report.notes.push_back(concat(
-      "byte floor: ", kFloorRequestBytes, " B a token of each request, read once, and ", kFloorRowBytes,
-      " B a token of each row, whose logit is written and read, at ", text_of(machine.bandwidth)));
+  report.notes.push_back(concat("byte floor: ", kFloorRequestBytes,
+                                " B a token of each request, read once, and ", kFloorRowBytes,
+                                " B a token of each row, whose logit is written and read, without queries, "
+                                "page tables and results, at ",
+                                text_of(machine.bandwidth)));
+  const auto is_sum = [](const IndexerTiming& timing) {
+    const IndexerPeer* peer = find_peer(timing.shape);
+    return peer && peer->is_sum;
+  };
+  if (std::ranges::any_of(timings, is_sum))
+    report.notes.push_back("logits + top-k: both of the peer were recorded alone, and are added");
   if (machine.gpu != kPeerGpu)
     report.notes.push_back(concat("no ratio to peers: they were recorded on an ", kPeerGpu,
                                   ", and the GPU here is ", machine.gpu));
@@ -156,11 +177,10 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
 
 Report skipped_bench_report(const BenchSubject& subject, const Error& why) {
   Report report = base_report(subject);
-  const std::string reason = why.message.substr(0, why.message.find('\n'));
-  report.verdict = concat(name_in_front(subject), "SKIPPED · nothing was run: ", reason);
+  report.verdict = concat(name_in_front(subject), "SKIPPED · nothing was run: ", skip_reason(why));
   report.tables = {shapes_table({}, {})};
-  report.facts.insert(report.facts.end(), {{"skipped", reason},
-                                           {"gpu", Cell()},
+  add_skip(report, why);
+  report.facts.insert(report.facts.end(), {{"gpu", Cell()},
                                            {"gpu_sms", Cell()},
                                            {"bandwidth_gb_s", Cell()},
                                            {"bandwidth_from", Cell()},
@@ -168,6 +188,21 @@ Report skipped_bench_report(const BenchSubject& subject, const Error& why) {
   report.totals = {
       {"shapes", i64{0}}, {"timed_shapes", i64{0}}, {"compared_shapes", i64{0}}, {"faster_shapes", i64{0}}};
   return report;
+}
+
+std::string evidence_command(const BenchOptions& options) {
+  RecordedCommand command(concat("moeplan bench ", options.what));
+  command.add(options.configs);
+  command.add("--plan", options.plan);
+  command.add("--heads", options.heads.value_or(""));
+  command.add("--rows", options.rows.value_or(""));
+  command.add("--context", options.context.value_or(""));
+  command.add("--group", options.group.value_or(""));
+  command.add("--top-k", options.top_k.value_or(""));
+  if (options.is_prefill) command.add("--prefill");
+  command.add("--bandwidth-gb-s", options.bandwidth_gb_s.value_or(""));
+  command.add("--evidence", options.evidence);
+  return command.text();
 }
 
 }  // namespace moeplan

@@ -3,8 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cli/commands/options.hpp"
 #include "planner/core/report.hpp"
 #include "planner/core/result.hpp"
 #include "runtime/bench/indexer_timing.hpp"
@@ -16,6 +18,7 @@ struct BenchSubject {
   std::optional<std::string> name;  // of the config
   std::string contract;             // of the plans
   std::string text;                 // one line
+  std::string rest;                 // what the verdict says of plans that are not timed
 };
 
 // What timed them.
@@ -28,11 +31,17 @@ struct BenchMachine {
 // Null: none was recorded for the shape, or on another GPU than this one.
 const IndexerPeer* comparable_peer(const IndexerShape& shape, const BenchMachine& machine);
 
-// `findings`: of shapes that could not be timed.
+// The rule of a shape that could not be timed.
+inline constexpr std::string_view kNotTimed = "not-timed";
+
+// `findings`: of those, and of plans without kernels, which fail nothing.
 Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
                     const std::vector<IndexerTiming>& timings, std::vector<Finding> findings);
 
 // The answer where nothing could be run and --if-available asks for no more.
 Report skipped_bench_report(const BenchSubject& subject, const Error& why);
+
+// The command that makes the record of --evidence anew.
+std::string evidence_command(const BenchOptions& options);
 
 }  // namespace moeplan

@@ -7,6 +7,7 @@
 
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/launch_findings.hpp"
 
 namespace moeplan {
 namespace {
@@ -88,7 +89,9 @@ Result<std::optional<i64>> read_number(const NumberRule& rule, const std::option
   return std::optional<i64>(number);
 }
 
-Result<std::vector<IndexerShape>> combined(const ShapeLists& lists, bool is_prefill) {
+// `plan_id`: whose requests have `group` rows where --group says nothing.
+Result<std::vector<IndexerShape>> combined(const ShapeLists& lists, bool is_prefill, i64 group,
+                                           std::string_view plan_id) {
   if (std::ssize(lists.heads) * std::ssize(lists.rows) * std::ssize(lists.contexts) > kMostShapes)
     return Error{ErrorCode::invalid_value, "",
                  concat("--heads, --rows and --context make more than ", grouped(kMostShapes), " shapes"),
@@ -96,13 +99,15 @@ Result<std::vector<IndexerShape>> combined(const ShapeLists& lists, bool is_pref
   std::vector<IndexerShape> shapes;
   for (const i64 heads : lists.heads) {
     for (const i64 rows : lists.rows) {
-      if (!is_prefill && rows % lists.group != 0)
-        return Error{ErrorCode::invalid_value, "",
-                     concat("--group ", lists.group, ": ", rows, " rows are no whole number of requests of ",
-                            lists.group, " rows"),
-                     concat("give --rows that ", lists.group, " divides")};
+      if (!is_prefill && rows % group != 0)
+        return Error{
+            ErrorCode::invalid_value, "",
+            concat(lists.group ? concat("--group ", group) : plan_name(plan_id), ": ", rows,
+                   rows == 1 ? " row is" : " rows are", " no whole number of requests of ", group, " rows"),
+            concat("give --rows that ", group, " divides",
+                   lists.group ? "" : ", or --group 1 for rows of requests of their own")};
       for (const i64 context : lists.contexts)
-        shapes.push_back({heads, rows, is_prefill ? rows : lists.group, context, lists.top_k, is_prefill});
+        shapes.push_back({heads, rows, is_prefill ? rows : group, context, lists.top_k, is_prefill});
     }
   }
   return shapes;
@@ -129,7 +134,7 @@ Result<ShapeLists> read_shape_lists(const BenchOptions& options) {
   if (!bandwidth) return bandwidth.error();
   if (*group && options.is_prefill)
     return refusal(kGroup, *options.group, "rows of a prefill share the pages of one request");
-  lists.group = group->value_or(lists.group);
+  lists.group = *group;
   lists.top_k = top_k->value_or(lists.top_k);
   lists.bandwidth_gb_s = *bandwidth;
   return lists;
@@ -144,11 +149,11 @@ Result<std::vector<IndexerShape>> listed_shapes(const ShapeLists& lists, bool is
                    concat(rule->option, " is missing, and no config states its plan's"),
                    concat("for example ", rule->option, " ", rule->example, ", or -c configs/glm52.json")};
   }
-  return combined(lists, is_prefill);
+  return combined(lists, is_prefill, lists.group.value_or(1), "");
 }
 
 Result<std::vector<IndexerShape>> planned_shapes(const ShapeLists& lists, const std::string& plan_id,
-                                                 const IndexerPlan& plan) {
+                                                 const IndexerPlan& plan, i64 rows_per_request) {
   ShapeLists own = lists;
   own.heads = {plan.heads};
   own.top_k = plan.top_k;
@@ -164,7 +169,8 @@ Result<std::vector<IndexerShape>> planned_shapes(const ShapeLists& lists, const 
   if (rows > plan.rows) return beyond("--rows", rows, plan.rows, "rows");
   if (context > plan.pages * kKernelPageSize)
     return beyond("--context", context, plan.pages * kKernelPageSize, "tokens");
-  return combined(own, plan.route == IndexerRoute::packed_contiguous);
+  return combined(own, plan.route == IndexerRoute::packed_contiguous, lists.group.value_or(rows_per_request),
+                  plan_id);
 }
 
 }  // namespace moeplan

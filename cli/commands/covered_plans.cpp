@@ -16,7 +16,8 @@ std::string config_pointer(const PlannedConfig& planned, const DeployedIndexer& 
 }
 
 Result<CoveredPlans> covered_plans(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
-                                   const std::string& choice, PlanVerb verb) {
+                                   const std::string& choice, PlanVerb verb, CoveredScope scope) {
+  const bool is_all = scope == CoveredScope::all;
   CoveredPlans covered;
   const auto lacks = [&](const std::string& id, std::string_view name, std::string pointer,
                          const PlannedKernels& kernels) {
@@ -26,7 +27,7 @@ Result<CoveredPlans> covered_plans(const PlannedConfig& planned, const std::vect
     covered.uncovered.push_back(id);
   };
   for (const DeployedPlan& plan : plans) {
-    if (!is_chosen(plan.id(), choice)) continue;
+    if (!is_all || !is_chosen(plan.id(), choice)) continue;
     const PlannedKernels kernels = planned_kernels(plan.request(), plan.layout);
     if (kernels.missing.empty())
       covered.plans.push_back(&plan);
@@ -43,7 +44,7 @@ Result<CoveredPlans> covered_plans(const PlannedConfig& planned, const std::vect
       lacks(id, plan_name(id), config_pointer(planned, plan), kernels);
   }
   for (const RuntimePart& part : planned.mixed_parts) {
-    if (is_chosen(part.name, choice))
+    if (is_all && is_chosen(part.name, choice))
       lacks(part.name, part.name, "/quant/tiers",
             {{}, "this build has no kernels of its own for one grid of mixed bit widths", ""});
   }
@@ -52,8 +53,18 @@ Result<CoveredPlans> covered_plans(const PlannedConfig& planned, const std::vect
       covered.findings.push_back(std::move(finding));
   }
   if (!covered.plans.empty() || !covered.indexers.empty()) return covered;
-  const Finding nothing{.message = "it has neither a fused-MoE plan nor a paged indexer plan",
-                        .remedy = "state model, quant, parallel, device and deployment, or plans"};
+  Finding nothing{.message = "it has neither a fused-MoE plan nor a paged indexer plan",
+                  .remedy = "state model, quant, parallel, device and deployment, or plans"};
+  if (!is_all) {
+    std::vector<std::string_view> ids;
+    for (const DeployedIndexer& plan : planned.indexer_plans) ids.push_back(plan.request->id);
+    nothing = ids.empty()
+                  ? Finding{.pointer = "/model",
+                            .message = "the config has no paged indexer plan",
+                            .remedy = "state the model's index_topk and index_n_heads, or indexer plans"}
+                  : Finding{.message = concat(plan_name(choice), " is no paged indexer plan"),
+                            .remedy = concat("the config's paged indexer plans are ", join(ids, ", "))};
+  }
   const Finding& why = covered.findings.empty() ? nothing : covered.findings.front();
   return Error{ErrorCode::no_kernels, why.pointer,
                concat(choice.empty() ? "no plan of this config has kernels in this build, so " : "",

@@ -25,9 +25,15 @@ struct PlanVerb {
   std::string_view infinitive, participle;
 };
 
+enum class CoveredScope {
+  all,
+  indexers,  // the paged indexer plans alone: nothing is said of others
+};
+
 // Of all plans, or of those that `choice` means. An error where none has kernels.
 Result<CoveredPlans> covered_plans(const PlannedConfig& planned, const std::vector<DeployedPlan>& plans,
-                                   const std::string& choice, PlanVerb verb);
+                                   const std::string& choice, PlanVerb verb,
+                                   CoveredScope scope = CoveredScope::all);
 
 // What a verdict says of the rest: " · no kernels for a, b · indexer not planned".
 std::string rest_text(const std::vector<std::string>& uncovered, const std::vector<Finding>& findings);

@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "cli/commands/covered_plans.hpp"
-#include "cli/io/shell_word.hpp"
-#include "cli/render/marks.hpp"
+#include "cli/commands/recorded_command.hpp"
+#include "cli/commands/skip.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/launch_findings.hpp"
 
@@ -349,23 +349,14 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
 Report skipped_report(const PlannedConfig& planned, const ValidateOptions& options, const Error& why) {
   Report report = base_report(planned, {});
   add_totals(report, {}, 0);
-  const std::string reason = why.message.substr(0, why.message.find('\n'));
-  report.verdict = concat(name_in_front(planned), "SKIPPED · nothing was run: ", reason);
-  // A row, a finding and a check: so each format says it.
-  Table table;
-  table.key = "skips";
-  table.columns = {{"reason", "", ColumnKind::text, Audience::programs}};
-  table.rows = {{{reason}, {}}};
-  report.tables.push_back(std::move(table));
-  report.findings.push_back({"skipped", "note", "", concat("nothing was run: ", reason), why.help});
-  report.checks.push_back({.name = std::string(kVerdictRule), .findings = {0}, .skipped = reason});
+  report.verdict = concat(name_in_front(planned), "SKIPPED · nothing was run: ", skip_reason(why));
   for (Fact& fact : report.facts) {
     if (options.weights.empty()) break;
     if (fact.key == "weights_file") fact.value = options.weights;
     if (fact.key == "weights_layer") fact.value = options.layer;
   }
   report.facts.push_back({"valid", Cell()});
-  report.facts.push_back({"skipped", reason});
+  add_skip(report, why);
   report.facts.push_back({"gpu", Cell()});
   report.facts.push_back({"gpu_sms", Cell()});
   report.facts.push_back({"emulated", Cell()});
@@ -373,22 +364,15 @@ Report skipped_report(const PlannedConfig& planned, const ValidateOptions& optio
 }
 
 std::string evidence_command(const ValidateOptions& options) {
-  const ConfigOverrides& overrides = options.configs.overrides;
-  std::string command = "moeplan validate";
-  const auto add = [&](std::string_view option, const std::string& value) {
-    if (!value.empty()) command += concat(" ", option, " ", shell_word(value));
-  };
-  add("-c", options.configs.paths.front());
-  for (const std::string& set : overrides.sets) add("--set", set);
-  add("--contract", overrides.contract);
-  for (const std::string& name : overrides.environment) add("--allow-env", name);
-  add("--plan", options.plan);
-  if (options.emulate) command += " --emulate";
-  add("--shrink", options.shrink);
-  add("--weights", options.weights);
-  if (!options.weights.empty()) command += concat(" --layer ", options.layer);
-  add("--evidence", options.evidence);
-  return command;
+  RecordedCommand command("moeplan validate");
+  command.add(options.configs);
+  command.add("--plan", options.plan);
+  if (options.emulate) command.add("--emulate");
+  command.add("--shrink", options.shrink);
+  command.add("--weights", options.weights);
+  if (!options.weights.empty()) command.add("--layer", std::to_string(options.layer));
+  command.add("--evidence", options.evidence);
+  return command.text();
 }
 
 void add_samples(Evidence& evidence, const std::vector<ValidatedPlan>& plans) {

@@ -269,8 +269,10 @@ constexpr MemberForm kBenchColumns[] = {text("plan"),
                                         integer("floor_permille"),
                                         or_null(integer("peer_ns")),
                                         or_null(integer("peer_logits_ns")),
-                                        or_null(integer("peer_permille"))};
-constexpr TableForm kBenchTables[] = {{"shapes", kBenchColumns}};
+                                        or_null(integer("peer_permille")),
+                                        or_null(integer("peer_heads")),
+                                        or_null(boolean("peer_is_sum"))};
+constexpr TableForm kBenchTables[] = {{"shapes", kBenchColumns}, {"skips", kSkipColumns, nullptr, false}};
 
 constexpr MemberForm kCacheFacts[] = {text("folder"), text("action")};
 constexpr MemberForm kCacheEntryColumns[] = {text("id"),    text("kernel"),   text("architecture"),

@@ -140,9 +140,12 @@ std::string render_sarif(std::span<const Report> reports, std::span<const Proble
     json.member("level", mark.level);
     write_text(json, "message",
                mark.remedy.empty() ? mark.message : concat(mark.message, "; fix: ", mark.remedy));
-    json.key("locations").begin_array();
-    if (!uri.empty()) write_location(json, mark, uri);
-    json.end_array();
+    // What was asked on the command line alone stands in no file.
+    if (!uri.empty()) {
+      json.key("locations").begin_array();
+      write_location(json, mark, uri);
+      json.end_array();
+    }
     json.key("partialFingerprints").begin_object();
     json.member("moeplan/v1", concat(fingerprint_of(identity), ":", ++seen[identity]));
     json.end_object();

@@ -23,6 +23,10 @@ bool has_indexer(const Deployment& deployment) {
   return deployment.model && (deployment.model->index_topk || deployment.model->index_n_heads);
 }
 
+i64 decode_rows_per_request(const EngineSettings& engine) {
+  return 1 + engine.num_speculative_tokens.value_or(0);
+}
+
 Result<std::vector<PlanRequest>> indexer_requests(const Deployment& deployment) {
   std::vector<PlanRequest> requests;
   if (!has_indexer(deployment)) return requests;
@@ -50,7 +54,7 @@ Result<std::vector<PlanRequest>> indexer_requests(const Deployment& deployment) 
     }
     requests.push_back(std::move(request));
   };
-  const i64 decode_rows = *engine.max_num_seqs * (1 + engine.num_speculative_tokens.value_or(0));
+  const i64 decode_rows = *engine.max_num_seqs * decode_rows_per_request(engine);
   if (decode_rows > kMaxTokens)
     return Error{ErrorCode::out_of_range, "/deployment/max_num_seqs",
                  concat("max_num_seqs * (1 + num_speculative_tokens) passes ", kMaxTokens), ""};

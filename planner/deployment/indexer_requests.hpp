@@ -16,7 +16,10 @@ namespace moeplan {
 // Whether the model selects keys with an indexer at all.
 bool has_indexer(const Deployment& deployment);
 
-// A decode plan of max_num_seqs * (1 + speculative tokens) rows and a prefill plan of max_num_batched_tokens
+// Rows of a decode step that are one sequence's, and so share its pages: a token and its speculative ones.
+i64 decode_rows_per_request(const EngineSettings& engine);
+
+// A decode plan of max_num_seqs * decode_rows_per_request rows and a prefill plan of max_num_batched_tokens
 // rows, both as wide as max_model_len. Empty without an indexer, and where one of these settings is not
 // stated (a finding says so). Errors point into the config.
 Result<std::vector<PlanRequest>> indexer_requests(const Deployment& deployment);

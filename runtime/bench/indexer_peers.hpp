@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "runtime/bench/indexer_shape.hpp"
@@ -14,13 +15,18 @@ inline constexpr std::string_view kPeers =
 
 struct IndexerPeer {
   IndexerShape shape;
-  i64 chain_ns;   // logits and top-k in one graph; of a prefill the sum of both
+  i64 chain_ns;   // logits and top-k
   i64 logits_ns;  // alone
+  bool is_sum;    // chain_ns adds both, each recorded alone; else they ran in one graph
 };
 
 std::span<const IndexerPeer> indexer_peers();
 
-// Null: none was recorded for the shape.
+// Single rows of 64 heads have that of 32. Null: none was recorded for the shape.
 const IndexerPeer* find_peer(const IndexerShape& shape);
+
+// What a peer's time is of, where it is not this shape's chain in one graph: "of 32 heads", "logits + top-k",
+// else "".
+std::string peer_note(const IndexerShape& shape, const IndexerPeer& peer);
 
 }  // namespace moeplan

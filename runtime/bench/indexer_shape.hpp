@@ -11,12 +11,14 @@
 
 namespace moeplan {
 
+inline constexpr i64 kDefaultTopK = 2048;
+
 struct IndexerShape {
   i64 heads = 0;
   i64 rows = 0;
   i64 rows_per_request = 1;  // that share their request's pages; all of a prefill's
   i64 context = 0;           // tokens, whole pages; every row sees all of them
-  i64 top_k = 2048;
+  i64 top_k = kDefaultTopK;
   bool is_prefill = false;
   bool operator==(const IndexerShape&) const = default;
 
@@ -28,8 +30,9 @@ std::string tokens_text(i64 tokens);
 // "32 heads 48x128k groups of 4"
 std::string name_of(const IndexerShape& shape);
 
-// Bytes that no kernel can do without: for a token of each request its key and scale once, and for a token of
-// each row its logit once out and once back.
+// Bytes that a scorer and a selector with logits in between move: of each request's tokens keys and scales
+// once, and of each row's tokens logits once out and once back. Queries, weights, page tables and results are
+// left out. One kernel that keeps its logits to itself could do with less.
 inline constexpr i64 kFloorRequestBytes = kKeyElements + kKeyScaleBytes;
 inline constexpr i64 kFloorRowBytes = 2 * 4;
 i64 floor_bytes(const IndexerShape& shape);

@@ -42,7 +42,10 @@ void add_timing(Evidence& evidence, const IndexerTiming& timing, const Bandwidth
   evidence.samples.push_back({concat(name, ", without selecting"), unit, timing.logits});
   fact("without selecting, median microseconds", microseconds(timing.logits_ns()));
   fact("of its time for its bytes alone", static_cast<double>(floor_permille(timing, bandwidth.gb_s)) / 1000);
-  if (peer) fact("of the peer's time", static_cast<double>(peer_permille(timing, *peer)) / 1000);
+  if (!peer) return;
+  const std::string note = peer_note(timing.shape, *peer);
+  fact(concat("of the peer's time", note.empty() ? "" : concat(", ", note)),
+       static_cast<double>(peer_permille(timing, *peer)) / 1000);
 }
 
 }  // namespace moeplan

@@ -29,12 +29,13 @@ class IndexerBench {
   // How fast a device-to-device copy reads and writes, of many times what the L2 cache holds.
   virtual Result<Bandwidth> copy_bandwidth() = 0;
 
-  // Cases that are going to be timed: the cache of keys is made for all of them that fit, at once.
+  // Cases that are going to be timed: the cache of keys is made for all of them, while that leaves each
+  // its room.
   virtual void expect(std::span<const IndexerCase> cases) = 0;
 
-  // The first is of the fold for the call's size. Inputs are random, the same for equal sequences of cases.
-  // Error: a kernel that does not compile, `too_large` where the GPU has not that much memory, a failed call
-  // of the CUDA runtime.
+  // The first is of the fold for the call's size. Inputs are random, the same for equal sequences of cases
+  // where the GPU has as much free memory. Error: a kernel that does not compile, `too_large` where the GPU
+  // has not that much free memory, a failed call of the CUDA runtime.
   virtual Result<std::vector<IndexerTiming>> time(const IndexerCase& timed, TimedFolds folds) = 0;
 };
 

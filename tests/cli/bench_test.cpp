@@ -27,7 +27,8 @@ TEST_CASE("without what it takes to run kernels bench exits 4 and says what is m
   for (const std::string& arguments :
        {shapes, shapes + " --top-k 512", std::string("--rows 48 --context 64 --heads 32 --group 6"),
         std::string("--rows 3072 --context 32k --heads 32 --prefill --bandwidth-gb-s 4500"),
-        std::string("-c configs/glm52.json"), std::string("-c configs/glm52.json --rows 1 --context 8k")}) {
+        std::string("-c configs/glm52.json"), std::string("-c configs/glm52.json --rows 6 --context 8k"),
+        std::string("-c configs/glm52.json --rows 1 --context 8k --group 1")}) {
     const Output output = bench(arguments);
     CHECK(output.exit_code == 4);
     CHECK(output.out.empty());
@@ -88,6 +89,11 @@ TEST_CASE(
       {"--heads 32 --set /deployment/max_num_seqs=1" + shapes, "--set changes a config"},
       {"--heads 16,32,64 --rows $(seq -s, 1 64) --context $(seq -s, 64 64 4096) --if-available",
        "make more than 1,024 shapes"},
+      {"-c configs/glm52.json --rows 48,4 --if-available",
+       "plan indexer decode: 4 rows are no whole number of requests of 6 rows\n"
+       "  help: give --rows that 6 divides, or --group 1 for rows of requests of their own"},
+      {"-c configs/glm52.json --plan 'indexer prefill' --group 4 --if-available",
+       "--group 4: rows of a prefill share the pages of one request, and no other plan is timed"},
       {"-c configs/glm52.json --rows 49 --plan 'indexer decode' --if-available",
        "--rows: plan indexer decode has room for 48 rows, not for 49"},
       {"-c configs/glm52.json --context 16384k --if-available",
@@ -108,25 +114,54 @@ TEST_CASE(
   CHECK(error["help"] == "for example --rows 1,4,16,48");
 }
 
+TEST_CASE("a record of bench that cannot be written is told before a GPU is looked for") {
+  const TemporaryFolder folder;
+  for (const std::string& file : {folder.path() + "/none/record.json", folder.path()}) {
+    for (const char* what : {"-c configs/glm52.json", "--rows 1 --context 8k --heads 32"}) {
+      const Output output = bench(std::string(what) + " --if-available --evidence '" + file + "'");
+      INFO(output.err);
+      CHECK(output.exit_code == 3);
+      CHECK(output.err.starts_with("error[unwritable]: cannot write " + file + ": "));
+      CHECK(contains(output.err, "\n  help: "));
+      CHECK(output.out.empty());
+    }
+  }
+}
+
 TEST_CASE(
-    "bench takes the shapes of a config or of its lists, one thing to time, and files that can be written") {
-  for (const char* arguments :
-       {"-c configs/glm52.json --heads 32", "-c configs/glm52.json --top-k 512",
-        "-c configs/glm52.json --prefill", "--rows 1 --context 8k --heads 32 --plan decode",
-        "--rows 1 --context 8k --heads 32 --evidence ''",
-        "-c configs/glm52.json -c configs/glm52-e160.json --evidence never.json",
-        "-c configs/glm52.json --evidence configs/glm52.json",
-        "-c configs/glm52.json -o json=configs/glm52.json",
-        "--rows 1 --context 8k --heads 32 --evidence x.json -o json=x.json"})
-    CHECK(bench(arguments).exit_code == 2);
+    "bench takes the shapes of a config or of its lists, one thing to time, and records that replace "
+    "nothing") {
+  const std::pair<std::string, std::string> refused[] = {
+      {"-c configs/glm52.json --heads 32", "--config excludes --heads"},
+      {"-c configs/glm52.json --top-k 512", "--config excludes --top-k"},
+      {"-c configs/glm52.json --prefill", "--config excludes --prefill"},
+      {"--rows 1 --context 8k --heads 32 --plan decode", "--plan requires --config"},
+      {"--rows 1 --context 8k --heads 32 --evidence ''", "--evidence: write the name of a file"},
+      {"-c configs/glm52.json -c configs/glm52-e160.json --evidence never.json",
+       "--evidence is a record of one config"},
+      {"-c configs/glm52.json --evidence configs/glm52.json",
+       "--evidence would write over configs/glm52.json, which is read"},
+      {"-c configs/glm52.json -o json=configs/glm52.json",
+       "-o would write over configs/glm52.json, which is read"},
+      {"--rows 1 --context 8k --heads 32 --evidence x.json -o json=x.json",
+       "-o would write over x.json, the record"}};
+  for (const auto& [arguments, message] : refused) {
+    const Output output = bench(arguments);
+    INFO(arguments << ": " << output.err);
+    CHECK(output.exit_code == 2);
+    CHECK(contains(output.err, message));
+  }
   CHECK(run_moeplan("bench", "", kNothing).exit_code == 2);
   CHECK(run_moeplan("bench moe", "", kNothing).exit_code == 2);
   CHECK_FALSE(std::filesystem::exists(MOEPLAN_SOURCE_DIR "/never.json"));
   CHECK(bench("-c /nowhere.json --if-available").exit_code == 3);
   const Output moe = bench("-c configs/glm52.json --plan decode");
   CHECK(moe.exit_code == 3);
-  CHECK(contains(moe.err, "its paged indexer plans are indexer decode, indexer prefill"));
+  CHECK(contains(moe.err, "there is nothing to time: plan decode is no paged indexer plan\n"));
+  CHECK(contains(moe.err, "help: the config's paged indexer plans are indexer decode, indexer prefill\n"));
   const Output top_k = bench("-c configs/glm52.json --set /model/index_topk=700");
   CHECK(top_k.exit_code == 3);
   CHECK(contains(top_k.err, "select 512, 1024 or 2048 keys, not 700"));
+  CHECK(contains(top_k.err, "plan indexer decode is not timed: "));
+  CHECK(contains(top_k.err, "\n  help: "));
 }

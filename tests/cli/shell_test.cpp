@@ -240,18 +240,23 @@ TEST_CASE("help explains every word that stands in brackets ahead of a finding")
   }
 }
 
-TEST_CASE("a record of validate is made anew by the words that ./dev evidence takes out of it") {
+TEST_CASE("a record of validate or bench is made anew by the words that ./dev evidence takes out of it") {
   const Output output = run_shell(R"sh(
 eval "$(sed -n '/^recorded_words()/,/^}/p' dev)"
 for file in tests/gpu/evidence/*.json; do
   quoted=$(recorded_words "$file")
-  case $file in */validate_*) ;; *) [ -z "$quoted" ] || echo "$file: $quoted"; continue ;; esac
+  case $file in */validate_*|*/bench_*) ;; *) [ -z "$quoted" ] || echo "$file: $quoted"; continue ;; esac
   mapfile -d '' -t words < <(xargs printf '%s\0' <<<"$quoted")
-  [ "${words[0]} ${words[-2]} ${words[-1]}" = "validate --evidence $file" ] || echo "$file: $quoted"
+  case ${words[0]} in validate|bench) ;; *) echo "$file: $quoted" ;; esac
+  [ "${words[-2]} ${words[-1]}" = "--evidence $file" ] || echo "$file: $quoted"
 done
+file=$(mktemp)
+printf '  "command": "moeplan bench indexer --set '"'"'/a b=\\"c\\"'"'"' --evidence x.json",\n' >"$file"
+recorded_words "$file"
+rm "$file"
 )sh");
   CHECK(output.exit_code == 0);
-  CHECK(output.out == "");
+  CHECK(output.out == "bench indexer --set '/a b=\"c\"' --evidence x.json\n");
   CHECK(output.err == "");
 }
 

@@ -61,9 +61,11 @@ TEST_CASE("with --if-available it exits 0 and says that nothing was run") {
   CHECK(report["totals"]["launches"] == 0);
 }
 
-TEST_CASE("what was skipped says so in every format, and JUnit counts it") {
-  const auto in = [](const std::string& format, const std::string& more = "") {
-    const Output output = validate("-c configs/glm52.json --if-available -o " + format + more);
+TEST_CASE("what validate or bench skipped says so in every format, and JUnit counts it") {
+  const std::string command = GENERATE(as<std::string>(), "validate", "bench indexer");
+  const auto in = [&](const std::string& format, const std::string& more = "") {
+    const Output output =
+        run_moeplan(command + " -c configs/glm52.json --if-available -o " + format + more, "", kNothing);
     INFO(format);
     CHECK(output.exit_code == 0);
     return output.out;

@@ -1,5 +1,5 @@
-// How long the indexer's calls take, logits and top-2048 together, at every shape of which a peer's time was
-// recorded, and whether that passes its bars.
+// How long the indexer's calls take, logits and top-2048 together, at every shape that has a bar or a peer,
+// and whether they pass.
 #include <thread>
 
 #include "planner/core/text.hpp"
@@ -15,8 +15,8 @@ Result<Evidence> record_indexer_speed(const RecordContext& context) {
   if (!bench) return bench.error();
   const Contract& contract = *context.decode.layout.contract;
   std::vector<IndexerCase> cases;
-  for (const IndexerPeer& peer : indexer_peers()) {
-    auto made = indexer_case(peer.shape, "", request_of(peer.shape, contract), gpu.launcher.gpu().sm_count);
+  for (const IndexerShape& shape : held_shapes()) {
+    auto made = indexer_case(shape, "", request_of(shape, contract), gpu.launcher.gpu().sm_count);
     if (!made) return made.error();
     cases.push_back(std::move(*made));
   }
@@ -28,15 +28,15 @@ Result<Evidence> record_indexer_speed(const RecordContext& context) {
   evidence.facts.push_back({"peers were recorded on", std::string(kPeerGpu)});
   (*bench)->expect(cases);
   std::vector<EvidenceFact> missed;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const IndexerPeer& peer = indexer_peers()[i];
-    const auto timings = (*bench)->time(cases[i], TimedFolds::all);
+  for (const IndexerCase& each : cases) {
+    const auto timings = (*bench)->time(each, TimedFolds::all);
     if (!timings) return timings.error();
-    for (const IndexerTiming& timing : *timings) add_timing(evidence, timing, *bandwidth, &peer);
-    if (least_tflop_s(peer.shape))
+    for (const IndexerTiming& timing : *timings)
+      add_timing(evidence, timing, *bandwidth, find_peer(each.shape));
+    if (least_tflop_s(each.shape))
       evidence.facts.push_back(
-          {concat(name_of(peer.shape), ", scoring, TFLOP/s"), tflop_s(timings->front())});
-    for (EvidenceFact& bar : missed_bars(timings->front(), peer)) missed.push_back(std::move(bar));
+          {concat(name_of(each.shape), ", scoring, TFLOP/s"), tflop_s(timings->front())});
+    for (EvidenceFact& bar : missed_bars(timings->front())) missed.push_back(std::move(bar));
   }
   if (gpu.launcher.gpu().name != kPeerGpu)
     missed.push_back({"missed bar: all", concat("not judged: this is no ", kPeerGpu)});

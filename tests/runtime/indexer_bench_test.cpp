@@ -49,16 +49,35 @@ TEST_CASE("the calls of a replay together read several times what the L2 cache h
   CHECK(calls_of({32, 1, 1, 64}, 0) == 1);
 }
 
-TEST_CASE("a peer is found for its own shape alone") {
+TEST_CASE("a peer is found for its own shape, and for single rows of 64 heads that of 32") {
   const IndexerShape shape{32, 16, 1, 128 * kTokens};
   CHECK(peer_of(shape).chain_ns == 95'500);
   CHECK(peer_of(shape).logits_ns == 73'700);
   CHECK(peer_of({32, 3072, 3072, 32 * kTokens, 2048, true}).chain_ns == 1'140'000);
+  const IndexerPeer& twin = peer_of({64, 16, 1, 128 * kTokens});
+  CHECK(&twin == &peer_of(shape));
+  CHECK(peer_note(shape, twin).empty());
+  CHECK(peer_note({64, 16, 1, 128 * kTokens}, twin) == "of 32 heads");
   for (const IndexerShape& other :
-       {IndexerShape{16, 16, 1, 128 * kTokens}, IndexerShape{32, 15, 1, 128 * kTokens},
-        IndexerShape{32, 16, 4, 128 * kTokens}, IndexerShape{32, 16, 1, 64 * kTokens},
-        IndexerShape{32, 16, 1, 128 * kTokens, 1024}, IndexerShape{32, 16, 1, 128 * kTokens, 2048, true}})
+       {IndexerShape{64, 48, 4, 128 * kTokens}, IndexerShape{32, 48, 6, 128 * kTokens},
+        IndexerShape{64, 3072, 3072, 32 * kTokens, 2048, true}, IndexerShape{16, 16, 1, 128 * kTokens},
+        IndexerShape{32, 15, 1, 128 * kTokens}, IndexerShape{32, 16, 4, 128 * kTokens},
+        IndexerShape{32, 16, 1, 64 * kTokens}, IndexerShape{32, 16, 1, 128 * kTokens, 1024},
+        IndexerShape{32, 16, 1, 128 * kTokens, 2048, true}})
     CHECK(find_peer(other) == nullptr);
+}
+
+TEST_CASE("the peer of groups has logits of its own, and a chain that adds the top-k of as many rows") {
+  const std::pair<i64, i64> logits_ns[] = {{8, 11'400}, {32, 42'300}, {128, 205'200}, {512, 805'100}};
+  for (const auto& [context_k, logits] : logits_ns) {
+    const IndexerShape shape{32, 48, 4, context_k * kTokens};
+    const IndexerPeer& peer = peer_of(shape);
+    CHECK(peer.logits_ns == logits);
+    CHECK(peer.is_sum);
+    CHECK(peer_note(shape, peer) == "logits + top-k");
+  }
+  CHECK(peer_of({32, 48, 4, 128 * kTokens}).chain_ns == 205'200 + 30'600);
+  for (const IndexerPeer& peer : indexer_peers()) CHECK(peer.is_sum == (peer.shape.rows_per_request > 1));
 }
 
 TEST_CASE("the table of peers has each shape once, and every plan of them has kernels") {
@@ -72,8 +91,23 @@ TEST_CASE("the table of peers has each shape once, and every plan of them has ke
     CHECK(made->plan.multiprocessors == 132);
     CHECK((made->plan.route == IndexerRoute::packed_contiguous) == peer.shape.is_prefill);
   }
-  CHECK(names.contains("32 heads 48x512k groups of 6"));
+  CHECK(names.size() == 24);
+  CHECK(names.contains("32 heads 48x512k groups of 4"));
   CHECK(names.contains("prefill 32 heads 3072x32k"));
+}
+
+TEST_CASE("the record times 44 shapes: those of peers, single rows of 64 heads, and groups of 6") {
+  std::set<std::string> names;
+  for (const IndexerShape& shape : held_shapes()) {
+    CHECK(names.insert(name_of(shape)).second);
+    CHECK(shape.rows % shape.rows_per_request == 0);
+    CHECK(largest_permille(shape).has_value() != shape.is_prefill);
+    CHECK(peer_held_to(shape) != nullptr);
+    CHECK(indexer_case(shape, "", request_of(shape, contracts().front()), 132));
+  }
+  CHECK(names.size() == 44);
+  CHECK(names.contains("64 heads 48x512k"));
+  CHECK(names.contains("32 heads 48x512k groups of 6"));
 }
 
 TEST_CASE("quantiles are values that are there, and times are of one call") {
@@ -94,7 +128,9 @@ TEST_CASE("quantiles are values that are there, and times are of one call") {
   CHECK(floor_permille(timing_of(timing.shape, 28'672, 1), 10) == 500);
 }
 
-TEST_CASE("bars: few rows 0.8, 32 heads 1.0, 64 heads by their work, groups 0.7 of the peer") {
+TEST_CASE(
+    "bars: few rows 0.8, 32 heads 1.0, 64 heads by their work, groups 0.7 of the peer's time of single "
+    "rows") {
   const std::pair<IndexerShape, i64> bars[] = {
       {{32, 1, 1, 8 * kTokens}, 800},     {{32, 4, 1, 512 * kTokens}, 800},
       {{32, 16, 1, 8 * kTokens}, 1000},   {{32, 48, 1, 512 * kTokens}, 1000},
@@ -105,28 +141,28 @@ TEST_CASE("bars: few rows 0.8, 32 heads 1.0, 64 heads by their work, groups 0.7 
       {{32, 48, 6, 512 * kTokens}, 700}};
   for (const auto& [shape, permille] : bars) {
     CHECK(largest_permille(shape) == permille);
-    const IndexerPeer& peer = peer_of(shape);
+    const IndexerPeer& peer = peer_of({32, shape.rows, 1, shape.context});
+    CHECK(peer_held_to(shape) == &peer);
     const i64 most = permille * peer.chain_ns / 1000;
-    CHECK(missed_bars(timing_of(shape, most, 1), peer).empty());
-    const auto missed = missed_bars(timing_of(shape, most + 1, 1), peer);
+    CHECK(missed_bars(timing_of(shape, most, 1)).empty());
+    const auto missed = missed_bars(timing_of(shape, most + 1, 1));
     REQUIRE(missed.size() == 1);
     CHECK(missed[0].name == "missed bar: " + name_of(shape));
   }
   const IndexerShape first = bars[0].first;
-  CHECK(std::get<std::string>(missed_bars(timing_of(first, 12'300, 1), peer_of(first))[0].value) ==
-        "12300 ns, 1000 thousandths of the peer's 12300; at most 800");
+  CHECK(std::get<std::string>(missed_bars(timing_of(first, 12'300, 1))[0].value) ==
+        "12300 ns, 1000 thousandths of the peer's 12300, 32 heads 1x8k; at most 800");
 }
 
 TEST_CASE("the bar of a prefill is what its scorer does, 250 TFLOP/s, and not the peer's time") {
   const IndexerShape shape{32, 3072, 3072, 32 * kTokens, 2048, true};
-  const IndexerPeer& peer = peer_of(shape);
   // 2 * 3072 * 32768 * 32 * 128 flop.
-  CHECK(missed_bars(timing_of(shape, 9'000'000, 3'298'000), peer).empty());
-  const auto missed = missed_bars(timing_of(shape, 1'000'000, 3'299'000), peer);
+  CHECK(missed_bars(timing_of(shape, 9'000'000, 3'298'000)).empty());
+  const auto missed = missed_bars(timing_of(shape, 1'000'000, 3'299'000));
   REQUIRE(missed.size() == 1);
   CHECK(std::get<std::string>(missed[0].value) == "249 TFLOP/s of scoring; at least 250");
   const IndexerShape shorter{32, 3072, 3072, 8 * kTokens, 2048, true};
-  CHECK(missed_bars(timing_of(shorter, 9'000'000, 9'000'000), peer_of(shorter)).empty());
+  CHECK(missed_bars(timing_of(shorter, 9'000'000, 9'000'000)).empty());
 }
 
 TEST_CASE("a record holds the samples of a timing, and the figures that follow from them") {
@@ -153,6 +189,9 @@ TEST_CASE("a record holds the samples of a timing, and the figures that follow f
   CHECK(fact("without selecting, median microseconds") == 55.0);
   CHECK(fact("of the peer's time") == 0.838);
   CHECK(fact("of its time for its bytes alone") == 0.918);
+  add_timing(evidence, timing_of({64, 16, 1, 128 * kTokens}, 95'500, 1), {4000, true}, &peer_of(shape));
+  CHECK(evidence.facts.back().name == "64 heads 16x128k, single, of the peer's time, of 32 heads");
+  evidence.samples.resize(2);
   // Another fold has been run without its logits alone.
   IndexerTiming other = timing;
   other.logits.clear();

@@ -1,9 +1,12 @@
 // What moeplan bench says of timings: the verdict, its table and notes, and JSON that fits its schema.
 #include "cli/commands/bench_report.hpp"
 
+#include "cli/commands/bench_shapes.hpp"
+#include "cli/commands/planned_config.hpp"
 #include "cli/io/schema.hpp"
 #include "cli/render/render.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/indexer_requests.hpp"
 #include "tests/catch.hpp"
 #include "tests/support.hpp"
 
@@ -98,9 +101,10 @@ TEST_CASE("a row of bench has the median, its spread, the logits, the floor and 
   CHECK(
       contains(text,
                "decode     32    48      1     512k  paged_tiled  two-level  1,003.7  1,003.6-1,003.8   501.9"
-               "        82.4  912.5      1.100"));
+               "     82.4  912.5      1.100"));
   CHECK(contains(text,
                  "decode     32     2      2       64  paged_tiled  two-level      3.0          2.9-3.1"));
+  CHECK_FALSE(contains(text, "logits + top-k"));
   CHECK(contains(text, "at 4,260 GB/s, measured: a device-to-device copy, read and written"));
   const Report given = bench_report(subject(), {"NVIDIA H200", 132, {4500, false}}, some_timings(), {});
   CHECK(contains(table_of(given), "at 4,500 GB/s, given: --bandwidth-gb-s"));
@@ -108,12 +112,26 @@ TEST_CASE("a row of bench has the median, its spread, the logits, the floor and 
   CHECK(std::ranges::all_of(ascii, [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
 }
 
+TEST_CASE("a peer's time that is of other heads, or that adds two times, says so") {
+  const Report report = bench_report(
+      subject(), kH200,
+      {timing_of({64, 16, 1, 128 * kTokens}, 95'500), timing_of({32, 48, 4, 128 * kTokens}, 117'900)}, {});
+  const std::string text = table_of(report);
+  CHECK(contains(text, " 95.5      1.000  of 32 heads\n"));
+  CHECK(contains(text, "235.8      0.500  logits + top-k\n"));
+  CHECK(contains(text, "logits + top-k: both of the peer were recorded alone, and are added\n"));
+  const Json shapes = Json::parse(render_json({&report, 1}, {}, {}))["shapes"];
+  CHECK(shapes[0]["peer_heads"] == 32);
+  CHECK(shapes[0]["peer_is_sum"] == false);
+  CHECK(shapes[1]["peer_is_sum"] == true);
+}
+
 TEST_CASE("on another GPU bench prints the peers' times, no ratio, and why") {
   const Report report = bench_report(subject(), {"NVIDIA L40S", 142, {800, true}}, some_timings(), {});
   CHECK(report.verdict ==
         "TIMED · 3 shapes · NVIDIA L40S, 142 SMs · not compared: peers were recorded on an NVIDIA H200");
   const std::string text = table_of(report);
-  CHECK(contains(text, "95.5\n"));
+  CHECK(contains(text, "95.5"));
   CHECK_FALSE(contains(text, "0.880"));
   CHECK(contains(text,
                  "no ratio to peers: they were recorded on an NVIDIA H200, and the GPU here is NVIDIA L40S"));
@@ -130,6 +148,71 @@ TEST_CASE("a shape that could not be timed is a finding, and answers no") {
   CHECK(report.answered_no);
   CHECK(report.verdict.starts_with("NOT ALL TIMED · 1 of 2 shapes · "));
   CHECK(contains(table_of(report), "error[not-timed] 32 heads 48x512k: no memory\n  fix: fewer rows\n"));
+}
+
+TEST_CASE("plans that are not timed are told of, and fail nothing") {
+  BenchSubject some = subject();
+  some.rest = " · no kernels for indexer decode";
+  const Report report =
+      bench_report(some, kH200, {some_timings()[0]}, {{"no-kernels", "warning", "/deployment", "a", "b"}});
+  CHECK_FALSE(report.answered_no);
+  CHECK(report.verdict.starts_with("TIMED · 1 shape · "));
+  CHECK(report.verdict.ends_with(" of its time · no kernels for indexer decode"));
+  CHECK(contains(table_of(report), "warning[no-kernels] a\n  fix: b\n"));
+}
+
+TEST_CASE("calls of a deployment's decode plan have requests of a token and its speculative ones") {
+  const PlannedConfig planned = plan_config(read_config(MOEPLAN_SOURCE_DIR "/configs/glm52.json", {}));
+  REQUIRE(planned.ok());
+  const i64 group = decode_rows_per_request(*planned.config->deployment.engine);
+  std::vector<std::string> names;
+  for (const DeployedIndexer& plan : planned.indexer_plans) {
+    const auto shapes =
+        planned_shapes({}, plan.request->id, indexer_plan(plan.request->indexer, *plan.layout, 1), group);
+    REQUIRE(shapes);
+    for (const IndexerShape& shape : *shapes) names.push_back(name_of(shape));
+  }
+  REQUIRE(names.size() == 2);
+  CHECK(names[0] == "32 heads 48x512k groups of 6");
+  CHECK(names[1].starts_with("prefill 32 heads "));
+}
+
+TEST_CASE("top-k is a column where it varies, and stands in the title where it does not") {
+  const Report one = bench_report(subject(), kH200, some_timings(), {});
+  CHECK_FALSE(contains(table_of(one), "TOP-K"));
+  CHECK(contains(table_of(one), "logits and top-2048;"));
+  const Report two = bench_report(
+      subject(), kH200, {timing_of({32, 1, 1, 64}, 3'000), timing_of({32, 1, 1, 64, 512}, 3'000)}, {});
+  CHECK(contains(table_of(two), "TOP-K"));
+  CHECK(contains(table_of(two), "logits and top-k;"));
+}
+
+TEST_CASE("the record's command holds every option that changes what is timed") {
+  BenchOptions options;
+  options.what = "indexer";
+  options.configs.paths = {"a b.json"};
+  options.configs.overrides = {
+      .sets = {"/deployment/max_num_seqs=4"}, .contract = "b12x-36bce2c", .environment = {"B12X_X"}};
+  options.plan = "indexer decode";
+  options.rows = "1,4";
+  options.context = "8k";
+  options.group = "1";
+  options.bandwidth_gb_s = "4500";
+  options.evidence = "record.json";
+  CHECK(evidence_command(options) ==
+        "moeplan bench indexer -c 'a b.json' --set /deployment/max_num_seqs=4 --contract b12x-36bce2c "
+        "--allow-env B12X_X --plan 'indexer decode' --rows 1,4 --context 8k --group 1 --bandwidth-gb-s 4500 "
+        "--evidence record.json");
+  BenchOptions shapes;
+  shapes.what = "indexer";
+  shapes.heads = "32";
+  shapes.rows = "64";
+  shapes.context = "8k";
+  shapes.top_k = "512";
+  shapes.is_prefill = true;
+  shapes.evidence = "r.json";
+  CHECK(evidence_command(shapes) ==
+        "moeplan bench indexer --heads 32 --rows 64 --context 8k --top-k 512 --prefill --evidence r.json");
 }
 
 TEST_CASE("JSON of bench fits its published schema, and holds integers alone") {
