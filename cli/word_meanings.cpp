@@ -7,6 +7,7 @@
 #include "planner/core/error_code.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_rules.hpp"
+#include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
 namespace {
@@ -42,7 +43,6 @@ constexpr FindingWordRow kFindingWords[] = {
     {"launch-prewarm-dead", "a prewarmed kernel that no launch uses"},
     {"launch-capture-compile", "a graph whose kernels rely on the warm-up before its capture"},
     // compile, validate, bench, cache
-    {"no-kernels", "this build has no kernels of its own for the plan, which is left out"},
     {"does-not-compile", "the compiler refuses a kernel"},
     {"spills", "a kernel keeps values in memory because a thread's registers do not suffice"},
     {"shared-memory", "a kernel takes more shared memory a block than a block may have"},
@@ -71,6 +71,10 @@ std::vector<WordMeaning> all_words() {
   for (const ErrorCodeRow& row : kErrorCodes)
     words.push_back({row.word, std::string(row.meaning), WordKind::error});
   for (const FindingWordRow& row : kFindingWords) words.push_back({row.word, std::string(row.meaning)});
+  words.push_back(
+      {"no-kernels", concat("this build has no kernels of its own for the plan, which is left out; "
+                            "it runs ",
+                            kPlansWithKernels, ": docs/kernels.md")});
   for (const Exl3Rule& rule : exl3_rules()) words.push_back({rule.id, concat("fires unless ", rule.promise)});
   for (const PolicyRule& rule : policy_rules())
     words.push_back({rule.id, std::string(rule.title), WordKind::policy_rule, &rule});
