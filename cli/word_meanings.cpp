@@ -72,9 +72,8 @@ std::vector<WordMeaning> all_words() {
     words.push_back({row.word, std::string(row.meaning), WordKind::error});
   for (const FindingWordRow& row : kFindingWords) words.push_back({row.word, std::string(row.meaning)});
   words.push_back(
-      {"no-kernels", concat("this build has no kernels of its own for the plan, which is left out; "
-                            "it runs ",
-                            kPlansWithKernels, ": docs/kernels.md")});
+      {"no-kernels", concat("this build has no kernels of its own for the plan, which is left out; it runs ",
+                            kPlansWithKernels, " within the limits of docs/kernels.md")});
   for (const Exl3Rule& rule : exl3_rules()) words.push_back({rule.id, concat("fires unless ", rule.promise)});
   for (const PolicyRule& rule : policy_rules())
     words.push_back({rule.id, std::string(rule.title), WordKind::policy_rule, &rule});
