@@ -1,11 +1,18 @@
 #include "runtime/planned_kernels.hpp"
 
+#include "planner/core/text.hpp"
+#include "planner/moe/weight_plan.hpp"
+
 namespace moeplan {
 namespace {
 
 std::string missing_kernels(const MoeRequest& request, const MoeLayout& layout) {
-  return layout.weight_layout == WeightLayout::packed ? missing_packed_kernels(request, layout)
-                                                      : missing_trellis_kernels(request, layout);
+  if (layout.weight_layout == WeightLayout::packed) return missing_packed_kernels(request, layout);
+  if (layout.weight_layout == WeightLayout::trellis) return missing_trellis_kernels(request, layout);
+  return concat("this build's kernels run ", kPlansWithKernels, "; this one has ",
+                layout.weight_layout
+                    ? concat("the layout ", layout_name(*layout.contract, *layout.weight_layout))
+                    : concat("the kernels ", name_of(layout.implementation)));
 }
 
 }  // namespace

@@ -14,6 +14,9 @@
 
 namespace moeplan {
 
+// Which plans this build has kernels for, within the limits that docs/kernels.md lists.
+inline constexpr std::string_view kPlansWithKernels = "Trellis, packed NVFP4 and paged indexer plans";
+
 struct PlannedKernels {
   std::vector<KernelVariant> variants;  // all that any live token count can launch; none: see `missing`
   std::string missing;                  // why there are none

@@ -67,9 +67,6 @@ Table profiles_table(std::span<const GpuProfile> gpus) {
   return table;
 }
 
-// The first line of a message: the rest lists where something was looked for.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // What moeplan can do here, and what is missing for the rest.
 Table levels_table(const Result<Nvrtc>& nvrtc, const Result<std::vector<GpuProfile>>& gpus) {
   Table table;
@@ -80,6 +77,7 @@ Table levels_table(const Result<Nvrtc>& nvrtc, const Result<std::vector<GpuProfi
   table.rows.push_back(
       {{std::string("compile"), static_cast<bool>(nvrtc),
         nvrtc ? concat("NVRTC ", nvrtc->version().major, ".", nvrtc->version().minor, ", ", nvrtc->path())
+              // The other lines say where it was looked for.
               : concat(first_line(nvrtc.error().message), "; ", nvrtc.error().help)},
        {}});
   const bool runs = gpus && nvrtc;

@@ -3,12 +3,9 @@
 
 #include "cli/commands/finish.hpp"
 #include "cli/commands/topics.hpp"
+#include "cli/word_meanings.hpp"
 #include "planner/core/did_you_mean.hpp"
-#include "planner/core/error_code.hpp"
-#include "planner/core/finding_words.hpp"
 #include "planner/core/text.hpp"
-#include "planner/deployment/exl3_rules.hpp"
-#include "planner/policy/rules.hpp"
 
 namespace moeplan {
 namespace {
@@ -40,22 +37,9 @@ ExitCode run_help(const std::string& topic, const std::vector<std::string>& comm
     if (row.name == topic) return print(row.text());
     words.push_back(row.name);
   }
-  for (const ErrorCodeRow& row : kErrorCodes) {
-    if (row.word == topic) return print(concat(row.word, ": ", row.meaning, "\n"));
-    words.push_back(row.word);
-  }
-  for (const FindingWordRow& row : kFindingWords) {
-    if (row.word == topic) return print(concat(row.word, ": ", row.meaning, "\n"));
-    words.push_back(row.word);
-  }
-  for (const Exl3Rule& rule : exl3_rules()) {
-    if (rule.id == topic) return print(concat(rule.id, ": fires unless ", rule.promise, "\n"));
-    words.push_back(rule.id);
-  }
-  for (const PolicyRule& rule : policy_rules()) {
-    if (rule.id == topic) return print(rule_text(rule));
-    words.push_back(rule.id);
-  }
+  if (const WordMeaning* row = meaning_of_word(topic))
+    return print(row->rule ? rule_text(*row->rule) : concat(row->word, ": ", row->meaning, "\n"));
+  for (const WordMeaning& row : word_meanings()) words.push_back(row.word);
   const auto near = did_you_mean(topic, words);
   const Problem problem{Error{ErrorCode::unknown_value, "", concat("no help on \"", topic, "\""),
                               near ? concat("did you mean \"", *near, "\"?")

@@ -13,12 +13,11 @@ SharedLimit shared_limit(i64 machine_bytes, std::string_view machine, std::optio
 
 Finding shared_memory_finding(std::string_view name, KernelId kernel, i64 bytes, const SharedLimit& limit,
                               const std::string& pointer) {
-  // Of the others a block has the same shared memory for every block size of routes.
-  const bool is_fused = row_of(kernel).name.starts_with("fused_");
-  return {"shared-memory", "error", limit.pointer.empty() ? pointer : limit.pointer,
-          concat("kernel ", name, " takes ", grouped(bytes), " B of shared memory a block, ",
-                 grouped(limit.bytes), " B are to be had: ", limit.source),
-          concat("a device with more", is_fused ? ", or another block size" : "")};
+  return {
+      "shared-memory", "error", limit.pointer.empty() ? pointer : limit.pointer,
+      concat("kernel ", name, " takes ", grouped(bytes), " B of shared memory a block, ",
+             grouped(limit.bytes), " B are to be had: ", limit.source),
+      concat("a device with more", row_of(kernel).shared_depends_on_block ? ", or another block size" : "")};
 }
 
 }  // namespace moeplan

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
+#include "cli/word_meanings.hpp"
 #include "planner/core/contract.hpp"
-#include "planner/core/error_code.hpp"
-#include "planner/core/finding_words.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_settings.hpp"
 #include "planner/indexer/environment.hpp"
@@ -32,11 +31,16 @@ std::string exit_codes() {
          "The meaning is the same in every command and with every format.\n";
 }
 
-std::string errors() {
+std::string words_of(WordKind kind) {
   std::string text;
-  for (const ErrorCodeRow& row : kErrorCodes) text += concat("  ", row.word, ": ", row.meaning, "\n");
+  for (const WordMeaning& row : word_meanings()) {
+    if (row.kind == kind) text += concat("  ", row.word, ": ", row.meaning, "\n");
+  }
   return text;
 }
+
+std::string errors() { return words_of(WordKind::error); }
+std::string findings() { return words_of(WordKind::finding); }
 
 std::string contracts_text() {
   std::string text =
@@ -117,12 +121,6 @@ std::string rules() {
     text += concat("  ", rule.id, "  ", level, "  ", rule.title, "\n");
   }
   return text + "\nmoeplan help MP010 explains one; docs/policy.md says how a policy states them.\n";
-}
-
-std::string findings() {
-  std::string text;
-  for (const FindingWordRow& row : kFindingWords) text += concat("  ", row.word, ": ", row.meaning, "\n");
-  return text;
 }
 
 constexpr Topic kTopics[] = {

@@ -1,14 +1,12 @@
 // Reports as SARIF 2.1.0: a result for each finding, for a verdict of no, and for each mistake of a config.
-#include <algorithm>
 #include <map>
 
 #include "cli/build_info.hpp"
 #include "cli/io/json_writer.hpp"
 #include "cli/render/marks.hpp"
 #include "cli/render/render.hpp"
-#include "planner/core/finding_words.hpp"
+#include "cli/word_meanings.hpp"
 #include "planner/core/text.hpp"
-#include "planner/policy/rules.hpp"
 
 namespace moeplan {
 namespace {
@@ -46,30 +44,18 @@ std::string fingerprint_of(std::string_view text) {
   return out;
 }
 
-// What a rule means, in short and in full: a policy rule's title and what fires it, the meaning of an error's
-// or a finding's word, else the word with blanks.
+// What a rule means, in short and in full: a policy rule's title and what fires it, else the meaning of its
+// word.
 struct Meaning {
   std::string brief, full, help;
 };
 Meaning meaning_of(std::string_view rule) {
-  std::string words;
-  if (rule == kVerdictRule) {
-    words = "the question was answered with no";
-  } else if (const int policy_rule = find_rule(rule); policy_rule >= 0) {
-    const PolicyRule& row = policy_rules()[static_cast<std::size_t>(policy_rule)];
-    return {std::string(row.title), concat("Fires when ", row.fires),
-            row.remedy.empty() ? concat("moeplan help ", rule) : std::string(row.remedy)};
-  } else {
-    words = rule;
-    std::ranges::replace(words, '-', ' ');
-    for (const ErrorCodeRow& row : kErrorCodes) {
-      if (row.word == rule) words = row.meaning;
-    }
-    for (const FindingWordRow& row : kFindingWords) {
-      if (row.word == rule) words = row.meaning;
-    }
-  }
-  return {words, words, words};
+  const WordMeaning* word = meaning_of_word(rule);
+  if (!word) return {std::string(rule), std::string(rule), std::string(rule)};
+  if (!word->rule) return {word->meaning, word->meaning, word->meaning};
+  const PolicyRule& row = *word->rule;
+  return {word->meaning, concat("Fires when ", row.fires),
+          row.remedy.empty() ? concat("moeplan help ", rule) : std::string(row.remedy)};
 }
 
 void write_text(JsonWriter& json, std::string_view key, std::string_view text) {

@@ -44,6 +44,8 @@ inline std::string shortened(std::string_view text, std::size_t limit) {
   return concat(text.substr(0, limit), "…");
 }
 
+inline std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
 // "a, b, c" with `last` before the last item when given: join(names, ", ", " or ").
 template <class Items>
 std::string join(const Items& items, std::string_view separator, std::string_view last = {}) {

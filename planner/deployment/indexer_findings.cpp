@@ -1,5 +1,7 @@
 #include "planner/deployment/indexer_findings.hpp"
 
+#include <utility>
+
 #include "planner/core/python_int.hpp"
 #include "planner/core/text.hpp"
 #include "planner/indexer/geometry.hpp"
@@ -22,7 +24,9 @@ bool is_off_word(std::string_view text) {
   return word == "0" || word == "false" || word == "off" || word == "no" || word.empty();
 }
 
-void not_planned(const Facts& facts, Findings& out) { out = indexer_not_planned(facts.deployment); }
+void not_planned(const Facts& facts, Findings& out) {
+  for (Finding& finding : indexer_not_planned(facts.deployment)) out.push_back(std::move(finding));
+}
 
 void untouched_reserve(const Facts& facts, Findings& out) {
   for (const DeployedIndexer& plan : facts.plans) {

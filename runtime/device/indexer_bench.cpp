@@ -70,11 +70,12 @@ struct Pool {
 template <class Queue>
 Result<std::vector<i64>> time_each(cudaStream_t stream, const Queue& queue) {
   std::vector<i64> samples;
-  StreamTimer timer(stream);
+  auto timer = StreamTimer::create(stream);
+  if (!timer) return timer.error();
   for (int i = -kWarmUps; i < kReplays; ++i) {
-    if (const Status started = timer.start(); !started) return started.error();
+    if (const Status started = timer->start(); !started) return started.error();
     if (const Status queued = queue(); !queued) return queued.error();
-    const auto nanoseconds = timer.stop();
+    const auto nanoseconds = timer->stop();
     if (!nanoseconds) return nanoseconds.error();
     if (i >= 0) samples.push_back(*nanoseconds);
   }

@@ -75,13 +75,23 @@ class CapturedWork {
 // Nanoseconds of a stream's work between two calls, by events.
 class StreamTimer {
  public:
-  explicit StreamTimer(cudaStream_t stream) : stream_(stream), start_(create()), stop_(create()) {}
+  static Result<StreamTimer> create(cudaStream_t stream) {
+    StreamTimer timer(stream);
+    for (cudaEvent_t* event : {&timer.start_, &timer.stop_}) {
+      if (const Status created = check_cuda(cudaEventCreate(event), "cudaEventCreate"); !created)
+        return created.error();
+    }
+    return timer;
+  }
+  StreamTimer(StreamTimer&& other) noexcept
+      : stream_(other.stream_),
+        start_(std::exchange(other.start_, nullptr)),
+        stop_(std::exchange(other.stop_, nullptr)) {}
+  StreamTimer& operator=(StreamTimer&&) = delete;
   ~StreamTimer() {
     if (start_) (void)cudaEventDestroy(start_);
     if (stop_) (void)cudaEventDestroy(stop_);
   }
-  StreamTimer(const StreamTimer&) = delete;
-  StreamTimer& operator=(const StreamTimer&) = delete;
 
   Status start() { return check_cuda(cudaEventRecord(start_, stream_), "cudaEventRecord"); }
   // Waits for the work.
@@ -99,15 +109,10 @@ class StreamTimer {
   }
 
  private:
-  // Null where there is none: recording it is the error.
-  static cudaEvent_t create() {
-    cudaEvent_t event = nullptr;
-    return cudaEventCreate(&event) == cudaSuccess ? event : nullptr;
-  }
-
+  explicit StreamTimer(cudaStream_t stream) : stream_(stream) {}
   cudaStream_t stream_;
-  cudaEvent_t start_;
-  cudaEvent_t stop_;
+  cudaEvent_t start_ = nullptr;
+  cudaEvent_t stop_ = nullptr;
 };
 
 }  // namespace moeplan

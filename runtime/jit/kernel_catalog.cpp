@@ -121,6 +121,7 @@ constexpr KernelRow kKernels[] = {
      .threads = kFusedThreads,
      .shared_bytes =
          [](const KernelVariant& variant) { return trellis_shared(trellis_tile_of(variant)).bytes; },
+     .shared_depends_on_block = true,
      .has_grid_barrier = true,
      .variants = fused_trellis_variants},
     {.id = KernelId::fused_trellis_narrow,
@@ -129,6 +130,8 @@ constexpr KernelRow kKernels[] = {
      .defines = kFusedTrellisNarrowDefines,
      .threads = kFusedThreads,
      .shared_bytes = [](const KernelVariant& variant) { return narrow_shared(variant.values[1]).bytes; },
+     // The kernel of block 8 alone: plans of other blocks launch fused_trellis.
+     .shared_depends_on_block = true,
      .has_grid_barrier = true,
      .variants = fused_trellis_narrow_variants},
     {.id = KernelId::top_k_sum,
@@ -144,6 +147,7 @@ constexpr KernelRow kKernels[] = {
      .threads = kFusedThreads,
      .shared_bytes =
          [](const KernelVariant& variant) { return packed_shared(packed_tile_of(variant)).bytes; },
+     .shared_depends_on_block = true,
      .has_grid_barrier = true,
      .variants = fused_packed_variants},
     {.id = KernelId::route_sum,

@@ -50,6 +50,7 @@ struct KernelRow {
   std::span<const std::string_view> defines;  // names; each value is passed as -DNAME=VALUE
   i64 threads;                                // a block
   i64 (*shared_bytes)(const KernelVariant&);  // dynamic, a block; null: none
+  bool shared_depends_on_block;               // plans of another block size take another amount
   bool has_grid_barrier;                      // launched cooperatively: all blocks have to be resident
   std::vector<KernelVariant> (*variants)();   // that plans can ask for
 };

@@ -45,10 +45,7 @@ ReachedBlocks reached_blocks(const TrellisPlan& plan) {
 std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& layout) {
   const MoeWeights& weights = request.weights;
   if (layout.weight_layout != WeightLayout::trellis)
-    return concat("this build's kernels run Trellis, packed NVFP4 and paged indexer plans; this one has ",
-                  layout.weight_layout
-                      ? concat("the layout ", layout_name(*layout.contract, *layout.weight_layout))
-                      : concat("the kernels ", name_of(layout.implementation)));
+    return "this build's Trellis kernels run Trellis plans alone";
   if (request.kind != MoeKind::tensor_parallel)
     return "this build has no Trellis kernels for expert-parallel plans";
   if (weights.trellis_codebook.value_or(TrellisCodebook::mcg) != TrellisCodebook::mcg)

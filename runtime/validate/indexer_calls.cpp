@@ -1,7 +1,6 @@
 #include "runtime/validate/indexer_calls.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <numeric>
 #include <random>
@@ -9,6 +8,7 @@
 
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
+#include "runtime/indexer/random_calls.hpp"
 
 namespace moeplan {
 namespace {
@@ -30,40 +30,6 @@ std::size_t at(T index) {
 }
 
 bool is_packed(const IndexerPlan& plan) { return plan.route == IndexerRoute::packed_contiguous; }
-
-// Numbers of e4m3 below two in size, so that sums stay small, any of them as likely as any other.
-std::vector<std::uint8_t> random_e4m3(Engine& engine, i64 count) {
-  std::vector<std::uint8_t> numbers(at(align_up(count, 8)));
-  for (std::size_t i = 0; i < numbers.size(); i += 8) {
-    const std::uint64_t word = engine() & 0xBFBF'BFBF'BFBF'BFBFull;
-    std::memcpy(numbers.data() + i, &word, 8);
-  }
-  numbers.resize(at(count));
-  return numbers;
-}
-
-// Pages as a cache holds them, one behind the other.
-std::vector<std::uint8_t> random_pages(Engine& engine, i64 pages) {
-  std::vector<std::uint8_t> bytes = random_e4m3(engine, pages * kPageBytes);
-  for (i64 page = 0; page < pages; ++page) {
-    for (i64 token = 0; token < kKernelPageSize; ++token) {
-      const float scale = (1.0f + static_cast<float>(engine() % 1024) / 1024) / 64;
-      std::memcpy(bytes.data() + page * kPageBytes + kPageKeyBytes + token * 4, &scale, 4);
-    }
-  }
-  return bytes;
-}
-
-// Of both signs; all of them zero where logits are to be equal.
-std::vector<float> random_weights(Engine& engine, i64 count, bool are_zero) {
-  std::vector<float> weights(at(count), 0.0f);
-  if (are_zero) return weights;
-  for (float& weight : weights) {
-    weight = static_cast<float>(1 + engine() % 1024) / 1024;
-    if (engine() % 4 == 0) weight = -weight;
-  }
-  return weights;
-}
 
 // A row of the page table: `pages` of the cache's, each once.
 std::vector<std::int32_t> shuffled_pages(Engine& engine, i64 pages, i64 in_cache, bool has_holes) {
@@ -114,7 +80,9 @@ oracle::IndexerCall data_of(const IndexerTestCall& call, const IndexerPlan& plan
   const i64 rows = distinct_rows(call), in_cache = call.pages + kSparePages;
   oracle::IndexerCall data{.heads = plan.heads, .rows = rows, .table_width = call.pages};
   data.q = random_e4m3(engine, rows * plan.heads * kKeyElements);
-  data.weights = random_weights(engine, rows * plan.heads, call.kind == CallKind::ties);
+  // Where logits are to be equal all of them are zero.
+  data.weights = call.kind == CallKind::ties ? std::vector<float>(at(rows * plan.heads), 0.0f)
+                                             : random_weights(engine, rows * plan.heads, true);
   data.cache = random_pages(engine, in_cache);
   data.page_stride = kPageBytes;
   if (call.kind == CallKind::far)

@@ -9,9 +9,9 @@
 
 #include "planner/core/check.hpp"
 #include "planner/indexer/plan_indexer.hpp"
-#include "runtime/bench/random_calls.hpp"
 #include "runtime/device/device_values.hpp"
 #include "runtime/indexer/indexer_kernels.hpp"
+#include "runtime/indexer/random_calls.hpp"
 #include "tests/gpu/gpu.hpp"
 #include "tests/indexer_support.hpp"
 

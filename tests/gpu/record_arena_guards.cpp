@@ -31,11 +31,12 @@ Result<EvidenceSamples> plant(DeviceArena& arena, Side side) {
 template <class Launch>
 Result<EvidenceSamples> time_launches(const std::string& name, cudaStream_t stream, const Launch& launch) {
   EvidenceSamples samples{.name = name, .unit = "ns"};
-  StreamTimer timer(stream);
+  auto timer = StreamTimer::create(stream);
+  if (!timer) return timer.error();
   for (int i = -kWarmUps; i < kRepeats; ++i) {
-    if (const Status started = timer.start(); !started) return started.error();
+    if (const Status started = timer->start(); !started) return started.error();
     if (const Status launched = launch(); !launched) return launched.error();
-    const auto nanoseconds = timer.stop();
+    const auto nanoseconds = timer->stop();
     if (!nanoseconds) return nanoseconds.error();
     if (i >= 0) samples.values.push_back(*nanoseconds);
   }

@@ -128,11 +128,12 @@ class Timed {
     if (!graph) return graph.error();
 
     EvidenceSamples samples{.name = concat("m=", tokens), .unit = concat("ns a ", launches, " launches")};
-    StreamTimer timer(stream);
+    auto timer = StreamTimer::create(stream);
+    if (!timer) return timer.error();
     for (int i = -kWarmUps; i < kReplays; ++i) {
-      if (const Status started = timer.start(); !started) return started.error();
+      if (const Status started = timer->start(); !started) return started.error();
       if (const Status queued = graph->queue(stream); !queued) return queued.error();
-      const auto nanoseconds = timer.stop();
+      const auto nanoseconds = timer->stop();
       if (!nanoseconds) return nanoseconds.error();
       if (i >= 0) samples.values.push_back(*nanoseconds);
     }

@@ -1,7 +1,6 @@
 // What moeplan validate says of measurements: the verdict, its tables and findings, and the record.
 #include "cli/commands/validate_report.hpp"
 
-#include "cli/commands/shared_limit.hpp"
 #include "cli/render/render.hpp"
 #include "planner/core/text.hpp"
 #include "tests/catch.hpp"
@@ -244,24 +243,6 @@ TEST_CASE("an indexer that is not planned stands in the verdict") {
   const Report report = validate_report(glm52(), {kGpu, 132, false}, {decode_plan()}, {},
                                         {{"indexer-not-planned", "warning", "", "not stated", ""}});
   CHECK(report.verdict.ends_with(" of 2.00e-03 · indexer not planned"));
-}
-
-TEST_CASE("too much shared memory names whose limit it is, and what would help") {
-  CHECK(shared_limit(100, "sm_120", std::nullopt).source == "the limit of sm_120");
-  CHECK(shared_limit(100, "sm_120", 100).pointer.empty());
-  CHECK(shared_limit(100, "sm_120", 200).bytes == 100);
-  const SharedLimit stated = shared_limit(100, "sm_120", 64);
-  const Finding score = shared_memory_finding("k", KernelId::indexer_score, 80, stated, "/plans/0");
-  CHECK(score.pointer == "/device/shared_memory_per_block_optin");
-  CHECK(score.message ==
-        "kernel k takes 80 B of shared memory a block, 64 B are to be had: the "
-        "config's shared_memory_per_block_optin");
-  CHECK(score.remedy == "a device with more");
-  const Finding fused = shared_memory_finding("k", KernelId::fused_packed, 120,
-                                              shared_limit(100, "sm_120", std::nullopt), "/plans/0");
-  CHECK(fused.pointer == "/plans/0");
-  CHECK(fused.message.ends_with("100 B are to be had: the limit of sm_120"));
-  CHECK(fused.remedy == "a device with more, or another block size");
 }
 
 TEST_CASE("the record of a validation holds errors and high-water marks, a value a launch, and reads back") {

@@ -1,17 +1,25 @@
-// Every word in brackets that a finding can have, beside the rules of `check`: one row each. Words are never
-// renamed.
-#pragma once
+#include "cli/word_meanings.hpp"
 
-#include <string_view>
+#include <algorithm>
+#include <vector>
+
+#include "cli/render/marks.hpp"
+#include "planner/core/error_code.hpp"
+#include "planner/core/text.hpp"
+#include "planner/deployment/exl3_rules.hpp"
+#include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
+namespace {
 
 struct FindingWordRow {
   std::string_view word;
   std::string_view meaning;
 };
 
-inline constexpr FindingWordRow kFindingWords[] = {
+// Beside the rules that say what they promise: one row each. Words are never renamed.
+constexpr FindingWordRow kFindingWords[] = {
+    {kVerdictRule, "the question was answered with no"},
     // deployments
     {"indexer-not-planned", "the indexer's arenas need a field that the config does not state"},
     {"indexer-untouched-reserve", "bytes of an indexer arena that its route never touches"},
@@ -34,16 +42,15 @@ inline constexpr FindingWordRow kFindingWords[] = {
     {"launch-cold", "kernels that compile at their first use, mid-serve"},
     {"launch-prewarm-dead", "a prewarmed kernel that no launch uses"},
     {"launch-capture-compile", "a graph whose kernels rely on the warm-up before its capture"},
-    // compile, validate, cache
-    {"no-kernels",
-     "this build has no kernels of its own for the plan, which is left out; it has some for Trellis plans of "
-     "3 to 6 bits, packed NVFP4 plans (weight_layout mma_packed) and paged indexer plans: docs/kernels.md"},
+    // compile, validate, bench, cache
     {"does-not-compile", "the compiler refuses a kernel"},
     {"spills", "a kernel keeps values in memory because a thread's registers do not suffice"},
     {"shared-memory", "a kernel takes more shared memory a block than a block may have"},
     {"not-resident", "blocks of a kernel that have to be resident together are not"},
     {"refused", "the executor refuses a plan: a tensor is too small for a launch"},
     {"not-run", "a plan could not be run; its message says why"},
+    {"not-timed", "a call could not be timed; its message says why"},
+
     {"skipped", "nothing was run, and --if-available asks for no more"},
     {"shrink", "a tensor lost its last element and nothing noticed"},
     {"guards", "a byte outside every tensor changed"},
@@ -58,5 +65,32 @@ inline constexpr FindingWordRow kFindingWords[] = {
     {"environment", "the runtime read an environment variable while the step was captured"},
     {"damaged", "an entry of the kernel cache is not as it was written"},
 };
+
+std::vector<WordMeaning> all_words() {
+  std::vector<WordMeaning> words;
+  for (const ErrorCodeRow& row : kErrorCodes)
+    words.push_back({row.word, std::string(row.meaning), WordKind::error});
+  for (const FindingWordRow& row : kFindingWords) words.push_back({row.word, std::string(row.meaning)});
+  words.push_back(
+      {"no-kernels", concat("this build has no kernels of its own for the plan, which is left out; it runs ",
+                            kPlansWithKernels, " within the limits of docs/kernels.md")});
+  for (const Exl3Rule& rule : exl3_rules()) words.push_back({rule.id, concat("fires unless ", rule.promise)});
+  for (const PolicyRule& rule : policy_rules())
+    words.push_back({rule.id, std::string(rule.title), WordKind::policy_rule, &rule});
+  return words;
+}
+
+}  // namespace
+
+std::span<const WordMeaning> word_meanings() {
+  static const std::vector<WordMeaning> words = all_words();
+  return words;
+}
+
+const WordMeaning* meaning_of_word(std::string_view word) {
+  const auto words = word_meanings();
+  const auto row = std::ranges::find(words, word, &WordMeaning::word);
+  return row == words.end() ? nullptr : &*row;
+}
 
 }  // namespace moeplan
