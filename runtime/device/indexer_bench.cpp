@@ -6,11 +6,11 @@
 #include <variant>
 
 #include "runtime/bench/quantile.hpp"
-#include "runtime/bench/random_calls.hpp"
 #include "runtime/device/device_values.hpp"
 #include "runtime/device/launcher.hpp"
 #include "runtime/device/stream.hpp"
 #include "runtime/device/test_bench.hpp"
+#include "runtime/indexer/random_calls.hpp"
 
 namespace moeplan {
 namespace {

@@ -1,3 +1,0 @@
-#pragma once
-
-#include "runtime/indexer/random_calls.hpp"
