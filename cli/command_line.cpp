@@ -405,7 +405,7 @@ void add_bench(CLI::App& command, CommandLine& line) {
       "of public\nkernels as recorded. Needs a GPU, its driver and NVRTC: exits 4 without them, or 0 with "
       "--if-available.");
   BenchOptions& options = line.bench;
-  command.add_option("what", options.what, "What is timed")
+  command.add_option("WHAT", options.what, "What is timed")
       ->required()
       ->check(CLI::IsMember({"indexer"}))
       ->type_name("WHAT");

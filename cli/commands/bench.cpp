@@ -9,6 +9,7 @@
 #include "cli/commands/machine.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
+#include "cli/commands/recorded_command.hpp"
 #include "cli/import/engine_contracts.hpp"
 #include "cli/io/text_file.hpp"
 #include "cli/progress.hpp"
@@ -113,7 +114,8 @@ class BenchRun {
     if (!machine_) machine_.emplace(open_machine(open_indexer_bench));
     if (!*machine_) {
       const Error& error = machine_->error();
-      if (options_.if_available && is_unavailable(error)) return skipped_bench_report(subject, error);
+      if (options_.if_available && is_unavailable(error))
+        return skipped_bench_report(subject, std::move(findings), error);
       return error;
     }
     IndexerBench& bench = *(**machine_)->runner;
@@ -133,8 +135,7 @@ class BenchRun {
         timings.push_back(timing->front());
       else
         findings.push_back({std::string(kNotTimed), "error", wanted[i].pointer,
-                            concat(name_of((*cases)[i].shape), ": ",
-                                   timing.error().message.substr(0, timing.error().message.find('\n'))),
+                            concat(name_of((*cases)[i].shape), ": ", first_line(timing.error().message)),
                             timing.error().help});
       progress.show(static_cast<i64>(i) + 1);
     }
@@ -146,7 +147,9 @@ class BenchRun {
         is_unwritten_ = true;
       }
     }
-    return bench_report(subject, machine, timings, std::move(findings));
+    Report report = bench_report(subject, machine, timings, std::move(findings));
+    note_kernel_dir(report, (**machine_)->compiler);
+    return report;
   }
 
   Status write_evidence(const BenchMachine& machine, const std::vector<IndexerTiming>& timings,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "cli/commands/recorded_command.hpp"
 #include "cli/commands/skip.hpp"
 #include "planner/core/text.hpp"
 
@@ -175,9 +174,11 @@ Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
   return report;
 }
 
-Report skipped_bench_report(const BenchSubject& subject, const Error& why) {
+Report skipped_bench_report(const BenchSubject& subject, std::vector<Finding> findings, const Error& why) {
   Report report = base_report(subject);
-  report.verdict = concat(name_in_front(subject), "SKIPPED · nothing was run: ", skip_reason(why));
+  report.findings = std::move(findings);
+  report.verdict =
+      concat(name_in_front(subject), "SKIPPED · nothing was run: ", skip_reason(why), subject.rest);
   report.tables = {shapes_table({}, {})};
   add_skip(report, why);
   report.facts.insert(report.facts.end(), {{"gpu", Cell()},
@@ -188,21 +189,6 @@ Report skipped_bench_report(const BenchSubject& subject, const Error& why) {
   report.totals = {
       {"shapes", i64{0}}, {"timed_shapes", i64{0}}, {"compared_shapes", i64{0}}, {"faster_shapes", i64{0}}};
   return report;
-}
-
-std::string evidence_command(const BenchOptions& options) {
-  RecordedCommand command(concat("moeplan bench ", options.what));
-  command.add(options.configs);
-  command.add("--plan", options.plan);
-  command.add("--heads", options.heads.value_or(""));
-  command.add("--rows", options.rows.value_or(""));
-  command.add("--context", options.context.value_or(""));
-  command.add("--group", options.group.value_or(""));
-  command.add("--top-k", options.top_k.value_or(""));
-  if (options.is_prefill) command.add("--prefill");
-  command.add("--bandwidth-gb-s", options.bandwidth_gb_s.value_or(""));
-  command.add("--evidence", options.evidence);
-  return command.text();
 }
 
 }  // namespace moeplan

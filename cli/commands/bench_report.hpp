@@ -38,10 +38,8 @@ inline constexpr std::string_view kNotTimed = "not-timed";
 Report bench_report(const BenchSubject& subject, const BenchMachine& machine,
                     const std::vector<IndexerTiming>& timings, std::vector<Finding> findings);
 
-// The answer where nothing could be run and --if-available asks for no more.
-Report skipped_bench_report(const BenchSubject& subject, const Error& why);
-
-// The command that makes the record of --evidence anew.
-std::string evidence_command(const BenchOptions& options);
+// The answer where nothing could be run and --if-available asks for no more. `findings`: of plans without
+// kernels.
+Report skipped_bench_report(const BenchSubject& subject, std::vector<Finding> findings, const Error& why);
 
 }  // namespace moeplan

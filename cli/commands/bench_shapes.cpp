@@ -65,17 +65,18 @@ std::string mistake_in(const NumberRule& rule, i64 number) {
 Result<std::vector<i64>> read_list(const NumberRule& rule, const std::optional<std::string>& text) {
   std::vector<i64> numbers;
   if (!text) return numbers;
+  i64 place = 0;
   for (std::size_t at = 0; at <= text->size();) {
+    ++place;
     const std::size_t end = std::min(text->find(',', at), text->size());
     const std::string_view item = std::string_view(*text).substr(at, end - at);
-    const i64 place = std::ssize(numbers) + 1;
     if (place > kMostItems) return refusal(rule, *text, concat("more than ", kMostItems, " numbers"));
     if (item.empty())
       return refusal(rule, *text, text->empty() ? "the list is empty" : concat("item ", place, " is empty"));
     const i64 number = number_of(item, rule.takes_k);
     if (const std::string mistake = mistake_in(rule, number); !mistake.empty())
       return refusal(rule, *text, concat("item ", place, ", ", shortened(item, 20), ", ", mistake));
-    numbers.push_back(number);
+    if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
     at = end + 1;
   }
   return numbers;

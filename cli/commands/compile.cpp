@@ -268,9 +268,7 @@ Result<Report> compile_report(const PlannedConfig& planned, const std::vector<De
       add_kernel(wanted.all()[i], wanted.all(), (*results)[i], target, built, report);
   }
   log_info(concat(built.from_cache, " of ", built.kernels, " kernels from the cache"));
-  if (compiler.kernel_dir())
-    report.notes.push_back(
-        concat("texts of the kernels are from ", *compiler.kernel_dir(), ", MOEPLAN_KERNEL_DIR"));
+  note_kernel_dir(report, compiler);
 
   report.answered_no =
       std::ranges::any_of(report.findings, [](const Finding& finding) { return finding.level == "error"; });

@@ -30,4 +30,10 @@ Result<Compiler> kernel_compiler(bool uses_cache) {
   return Compiler(std::move(*nvrtc), std::move(environment), std::move(cache));
 }
 
+void note_kernel_dir(Report& report, const Compiler& compiler) {
+  if (compiler.kernel_dir())
+    report.notes.push_back(
+        concat("texts of the kernels are from ", *compiler.kernel_dir(), ", MOEPLAN_KERNEL_DIR"));
+}
+
 }  // namespace moeplan

@@ -2,6 +2,7 @@
 // than time.
 #pragma once
 
+#include "planner/core/report.hpp"
 #include "planner/core/result.hpp"
 #include "runtime/jit/compiler.hpp"
 
@@ -9,5 +10,8 @@ namespace moeplan {
 
 // Reads the environment, finds NVRTC, opens the cache. Error: no NVRTC.
 Result<Compiler> kernel_compiler(bool uses_cache);
+
+// A note where kernels are not compiled from the binary's own texts.
+void note_kernel_dir(Report& report, const Compiler& compiler);
 
 }  // namespace moeplan

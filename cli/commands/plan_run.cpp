@@ -8,38 +8,34 @@
 namespace moeplan {
 namespace {
 
-// A plan as it runs here: the config's, or made anew for this GPU's multiprocessors.
-struct ExecutedPlan {
-  MoeRequest request;
-  MoeLayout layout;
-  KernelPlan kernels;
-};
-
-Result<ExecutedPlan> executed_plan(const MoeRequest& planned, i64 sms) {
-  MoeRequest request = planned;
-  request.device.sm_count = sms;
-  const auto layout = plan_moe(request);
-  if (!layout) return layout.error();
-  if (std::string missing = planned_kernels(request, *layout).missing; !missing.empty())
-    return Error{ErrorCode::no_kernels, "", std::move(missing), ""};
-  return ExecutedPlan{request, *layout, kernel_plan(request, *layout)};
+Result<MoeLayout> layout_of(const MoeRequest& request) { return plan_moe(request); }
+Result<IndexerLayout> layout_of(const IndexerRequest& request) { return plan_indexer_paged(request); }
+KernelPlan kernels_of(const MoeRequest& request, const MoeLayout& layout) {
+  return kernel_plan(request, layout);
+}
+IndexerPlan kernels_of(const IndexerRequest& request, const IndexerLayout& layout) {
+  return indexer_plan(request, layout, *request.device.sm_count);
 }
 
-// The same of an indexer's plan.
-struct ExecutedIndexer {
-  IndexerRequest request;
-  IndexerLayout layout;
-  IndexerPlan kernels;
+// A plan as it runs here: the config's, or made anew for this GPU's multiprocessors.
+template <class Request, class Layout, class Kernels>
+struct Executed {
+  Request request;
+  Layout layout;
+  Kernels kernels;
 };
+using ExecutedPlan = Executed<MoeRequest, MoeLayout, KernelPlan>;
+using ExecutedIndexer = Executed<IndexerRequest, IndexerLayout, IndexerPlan>;
 
-Result<ExecutedIndexer> executed_plan(const IndexerRequest& planned, i64 sms) {
-  IndexerRequest request = planned;
+template <class Plan>
+Result<Plan> executed_plan(const decltype(Plan::request)& planned, i64 sms) {
+  auto request = planned;
   request.device.sm_count = sms;
-  const auto layout = plan_indexer_paged(request);
+  const auto layout = layout_of(request);
   if (!layout) return layout.error();
   if (std::string missing = planned_kernels(request, *layout).missing; !missing.empty())
     return Error{ErrorCode::no_kernels, "", std::move(missing), ""};
-  return ExecutedIndexer{request, *layout, indexer_plan(request, *layout, sms)};
+  return Plan{request, *layout, kernels_of(request, *layout)};
 }
 
 Placement placed(const PlannedArena& arena, GuardMode mode) {
@@ -133,7 +129,7 @@ class MoeRun final : public PlanRun {
  private:
   Status run_all() override {
     validator_.use_layer(weights_);
-    const auto executed = executed_plan(plan_.request(), note_executed_sms());
+    const auto executed = executed_plan<ExecutedPlan>(plan_.request(), note_executed_sms());
     if (!executed) return executed.error();
     result_.executed_bytes = executed->layout.total_bytes;
     const KernelPlan& kernels = executed->kernels;
@@ -160,8 +156,8 @@ class MoeRun final : public PlanRun {
 
   // Every tensor of a small plan of the same kind.
   Status shrink_all(const ExecutedPlan& executed) {
-    const auto small = executed_plan(small_request(executed.request, *executed.layout.weight_layout),
-                                     executed.request.multiprocessors());
+    const auto small = executed_plan<ExecutedPlan>(
+        small_request(executed.request, *executed.layout.weight_layout), executed.request.multiprocessors());
     if (!small) return small.error();
     result_.shrunk = concat("small: ", small->request.capacity.tokens(), " tokens");
     result_.shrinks_made_up =
@@ -198,7 +194,7 @@ class IndexerRun final : public PlanRun {
 
  private:
   Status run_all() override {
-    const auto executed = executed_plan(plan_.request->indexer, note_executed_sms());
+    const auto executed = executed_plan<ExecutedIndexer>(plan_.request->indexer, note_executed_sms());
     if (!executed) return executed.error();
     result_.executed_bytes = executed->layout.total_bytes;
     const IndexerPlan& kernels = executed->kernels;
@@ -213,8 +209,8 @@ class IndexerRun final : public PlanRun {
     result_.strict = std::move(*strict);
 
     if (!options_.shrink.empty()) return shrink(*executed, calls_to_shrink(kernels), options_.shrink);
-    const auto small =
-        executed_plan(small_request(executed->request, executed->layout.route), result_.executed_sms);
+    const auto small = executed_plan<ExecutedIndexer>(
+        small_request(executed->request, executed->layout.route), result_.executed_sms);
     if (!small) return small.error();
     result_.shrunk = concat("small: ", small->kernels.rows, " rows, ", small->kernels.pages, " pages");
     return shrink(*small, calls_to_shrink(small->kernels), "");

@@ -5,7 +5,7 @@
 
 namespace moeplan {
 
-std::string skip_reason(const Error& why) { return why.message.substr(0, why.message.find('\n')); }
+std::string skip_reason(const Error& why) { return first_line(why.message); }
 
 void add_skip(Report& report, const Error& why) {
   const std::string reason = skip_reason(why);

@@ -8,6 +8,7 @@
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
 #include "cli/commands/plan_run.hpp"
+#include "cli/commands/recorded_command.hpp"
 #include "cli/commands/sanitizer.hpp"
 #include "cli/commands/validate_report.hpp"
 #include "cli/io/text_file.hpp"
@@ -98,12 +99,13 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
   // Behind the mistakes that are told without a GPU; returns when there is no compute-sanitizer.
   if (!options.sanitizer.empty()) {
     const Error error = run_sanitized(options.sanitizer);
-    return options.if_available ? Result<Report>(skipped_report(planned, options, error)) : error;
+    return options.if_available ? Result<Report>(skipped_report(planned, options, covered, error)) : error;
   }
   if (!machine) machine.emplace(open_machine(open_validator));
   if (!*machine) {
     const Error& error = machine->error();
-    if (options.if_available && is_unavailable(error)) return skipped_report(planned, options, error);
+    if (options.if_available && is_unavailable(error))
+      return skipped_report(planned, options, covered, error);
     return error;
   }
   Machine<Validator>& opened = ***machine;
@@ -121,9 +123,7 @@ Result<Report> answer(const PlannedConfig& planned, const std::vector<DeployedPl
 
   Report report = validate_report(planned, {gpu.name, gpu.sm_count, options.emulate}, plans,
                                   covered.uncovered, std::move(covered.findings));
-  if (opened.compiler.kernel_dir())
-    report.notes.push_back(
-        concat("texts of the kernels are from ", *opened.compiler.kernel_dir(), ", MOEPLAN_KERNEL_DIR"));
+  note_kernel_dir(report, opened.compiler);
   if (!options.evidence.empty()) {
     // What was seen is told all the same.
     if (const Status written = write_evidence(options, *planned.config, plans, !report.answered_no, opened);

@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "cli/commands/covered_plans.hpp"
-#include "cli/commands/recorded_command.hpp"
 #include "cli/commands/skip.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/launch_findings.hpp"
@@ -346,10 +345,13 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
   return report;
 }
 
-Report skipped_report(const PlannedConfig& planned, const ValidateOptions& options, const Error& why) {
+Report skipped_report(const PlannedConfig& planned, const ValidateOptions& options,
+                      const CoveredPlans& covered, const Error& why) {
   Report report = base_report(planned, {});
+  report.findings = covered.findings;
   add_totals(report, {}, 0);
-  report.verdict = concat(name_in_front(planned), "SKIPPED · nothing was run: ", skip_reason(why));
+  report.verdict = concat(name_in_front(planned), "SKIPPED · nothing was run: ", skip_reason(why),
+                          rest_text(covered.uncovered, covered.findings));
   for (Fact& fact : report.facts) {
     if (options.weights.empty()) break;
     if (fact.key == "weights_file") fact.value = options.weights;
@@ -361,18 +363,6 @@ Report skipped_report(const PlannedConfig& planned, const ValidateOptions& optio
   report.facts.push_back({"gpu_sms", Cell()});
   report.facts.push_back({"emulated", Cell()});
   return report;
-}
-
-std::string evidence_command(const ValidateOptions& options) {
-  RecordedCommand command("moeplan validate");
-  command.add(options.configs);
-  command.add("--plan", options.plan);
-  if (options.emulate) command.add("--emulate");
-  command.add("--shrink", options.shrink);
-  command.add("--weights", options.weights);
-  if (!options.weights.empty()) command.add("--layer", std::to_string(options.layer));
-  command.add("--evidence", options.evidence);
-  return command.text();
 }
 
 void add_samples(Evidence& evidence, const std::vector<ValidatedPlan>& plans) {

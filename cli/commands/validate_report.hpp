@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands/covered_plans.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/planned_config.hpp"
 #include "runtime/evidence.hpp"
@@ -50,10 +51,8 @@ Report validate_report(const PlannedConfig& planned, const ValidationMachine& ma
                        std::vector<Finding> findings);
 
 // The answer where nothing could be run and --if-available asks for no more.
-Report skipped_report(const PlannedConfig& planned, const ValidateOptions& options, const Error& why);
-
-// The command that makes the record of --evidence anew.
-std::string evidence_command(const ValidateOptions& options);
+Report skipped_report(const PlannedConfig& planned, const ValidateOptions& options,
+                      const CoveredPlans& covered, const Error& why);
 
 // High-water marks and errors, a value a launch.
 void add_samples(Evidence& evidence, const std::vector<ValidatedPlan>& plans);

@@ -31,7 +31,7 @@ i64 floor_bytes(const IndexerShape& shape) {
 
 i64 calls_of(const IndexerShape& shape, i64 l2_bytes) {
   const i64 keys = shape.requests() * shape.context * kFloorRequestBytes;
-  const i64 queries = shape.rows * shape.heads * (kKeyElements + 4);
+  const i64 queries = query_bytes(shape);
   return max_of(min_of(ceil_div(kTimesOfCache * l2_bytes, keys + queries), kMostCalls), 1);
 }
 

@@ -37,6 +37,11 @@ inline constexpr i64 kFloorRequestBytes = kKeyElements + kKeyScaleBytes;
 inline constexpr i64 kFloorRowBytes = 2 * 4;
 i64 floor_bytes(const IndexerShape& shape);
 
+// Bytes of a call's queries and of their heads' weights.
+constexpr i64 query_bytes(const IndexerShape& shape) {
+  return shape.rows * shape.heads * (kKeyElements + static_cast<i64>(sizeof(float)));
+}
+
 // Calls that replays go through in turn: keys, queries and weights of all of them are several times what the
 // L2 cache holds, but where so many calls would be a great many.
 i64 calls_of(const IndexerShape& shape, i64 l2_bytes);

@@ -38,7 +38,7 @@ CaseBytes bytes_of(const IndexerCase& timed, i64 l2_bytes) {
   const i64 table_rows = timed.plan.route == IndexerRoute::packed_contiguous ? 1 : shape.rows;
   return {.calls = calls,
           .pages = calls * shape.requests() * pages,
-          .queries = calls * shape.rows * shape.heads * (kKeyElements + 4),
+          .queries = calls * query_bytes(shape),
           .tables = calls * table_rows * pages * 4,
           .arena = timed.layout.total_bytes};
 }

@@ -1,5 +1,6 @@
 // What moeplan bench says of timings: the verdict, its table and notes, and JSON that fits its schema.
 #include "cli/commands/bench_report.hpp"
+#include "cli/commands/recorded_command.hpp"
 
 #include "cli/commands/bench_shapes.hpp"
 #include "cli/commands/planned_config.hpp"
@@ -219,11 +220,11 @@ TEST_CASE("JSON of bench fits its published schema, and holds integers alone") {
   const Json schema = Json::parse(schema_named("bench"));
   CHECK(schema == Json::parse(read_source("configs/schema/moeplan.bench.v1.schema.json")));
   Report failing = bench_report(subject(), kH200, some_timings(), {{"not-timed", "error", "", "a", "b"}});
-  const Report reports[] = {bench_report(subject(), kH200, some_timings(), {}),
-                            bench_report({.name = "glm52", .contract = "a", .text = "b"},
-                                         {"NVIDIA L40S", 142, {800, false}}, some_timings(), {}),
-                            failing,
-                            skipped_bench_report(subject(), {ErrorCode::no_device, "", "no GPU\nmore", ""})};
+  const Report reports[] = {
+      bench_report(subject(), kH200, some_timings(), {}),
+      bench_report({.name = "glm52", .contract = "a", .text = "b"}, {"NVIDIA L40S", 142, {800, false}},
+                   some_timings(), {}),
+      failing, skipped_bench_report(subject(), {}, {ErrorCode::no_device, "", "no GPU\nmore", ""})};
   for (const Report& report : reports) {
     const Json json = Json::parse(render_json({&report, 1}, {}, {}));
     CHECK(misfit(schema, json) == "");

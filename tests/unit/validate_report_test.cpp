@@ -1,5 +1,6 @@
 // What moeplan validate says of measurements: the verdict, its tables and findings, and the record.
 #include "cli/commands/validate_report.hpp"
+#include "cli/commands/recorded_command.hpp"
 
 #include "cli/render/render.hpp"
 #include "planner/core/text.hpp"
@@ -213,9 +214,18 @@ TEST_CASE("JUnit has a case for each check of each plan and for each shrink, wit
 
 TEST_CASE("nothing to run on is neither valid nor not") {
   const Report report =
-      skipped_report(glm52(), {}, {ErrorCode::no_device, "", "no NVIDIA driver here\nlooked in", ""});
+      skipped_report(glm52(), {}, {}, {ErrorCode::no_device, "", "no NVIDIA driver here\nlooked in", ""});
   CHECK_FALSE(report.answered_no);
   CHECK(report.verdict == "glm52: SKIPPED · nothing was run: no NVIDIA driver here");
+  CoveredPlans covered;
+  covered.uncovered = {"draft"};
+  covered.findings = {{"no-kernels", "warning", "/plans/1", "draft is not run", ""}};
+  const Report rest = skipped_report(glm52(), {}, covered, {ErrorCode::no_device, "", "no driver", ""});
+  CHECK(rest.verdict == "glm52: SKIPPED · nothing was run: no driver · no kernels for draft");
+  REQUIRE(rest.findings.size() == 2);
+  CHECK(rest.findings[0].rule == "no-kernels");
+  CHECK(rest.findings[1].rule == "skipped");
+  CHECK(rest.checks.back().findings == std::vector<std::size_t>{1});
 }
 
 TEST_CASE("a record's command states everything that changes what is run") {
