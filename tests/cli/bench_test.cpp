@@ -114,6 +114,19 @@ TEST_CASE(
   CHECK(error["help"] == "for example --rows 1,4,16,48");
 }
 
+TEST_CASE("what a list of bench names again is timed once") {
+  std::string heads = "32", rows = "1";
+  for (int i = 2; i <= 64; ++i) {
+    heads += ",32";
+    rows += "," + std::to_string(i);
+  }
+  // As 64 x 64 shapes they would be too many.
+  const Output output = bench("--heads " + heads + " --rows " + rows + " --context 8k --if-available");
+  INFO(output.err);
+  CHECK(output.exit_code == 0);
+  CHECK(contains(output.out, "SKIPPED"));
+}
+
 TEST_CASE("a record of bench that cannot be written is told before a GPU is looked for") {
   const TemporaryFolder folder;
   for (const std::string& file : {folder.path() + "/none/record.json", folder.path()}) {
