@@ -57,8 +57,9 @@ struct FusedTrellisArguments {
   StateFactors state_factors;
 };
 
+// Of all hidden columns, or of a slice of them: pointers are those of its first column.
 struct TopKSumArguments {
-  const HalfBits* intermediate_cache13;
+  const HalfBits* rows;  // a row a route
   const void* topk_ids;
   const float* topk_weights;
   const int* expert_map;  // marks the routes that were computed; null: all with a valid id
@@ -66,7 +67,9 @@ struct TopKSumArguments {
   float* output;  // a row a token
   i64 tokens;     // live
   i64 top_k;
-  i64 hidden;
+  i64 hidden;         // elements, from a row of the output to the next
+  i64 columns;        // that are summed
+  i64 row_pitch;      // halves, from a route's row to the next
   i64 route_experts;  // ids below this are valid
   i64 experts;        // of the weights
   i64 down_svh_stride;

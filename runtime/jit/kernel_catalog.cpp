@@ -9,6 +9,7 @@
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
+#include "planner/moe/lean_prefill_geometry.hpp"
 
 namespace moeplan {
 namespace {
@@ -26,6 +27,7 @@ std::vector<KernelVariant> route_pack_variants() {
   for (i64 block : kBlockSizes) {
     for (i64 id_bytes : kIdBytes) variants.push_back(route_pack_variant(block, id_bytes));
   }
+  for (i64 id_bytes : kIdBytes) variants.push_back(route_pack_variant(kLeanBlock, id_bytes));
   return variants;
 }
 
@@ -62,6 +64,28 @@ std::vector<KernelVariant> top_k_sum_variants() {
   std::vector<KernelVariant> variants;
   for (i64 id_bytes : kIdBytes) variants.push_back(top_k_sum_variant(id_bytes));
   return variants;
+}
+
+constexpr std::string_view kLeanPrefillFc1Defines[] = {"BITS", "CODEBOOK", "INPUT_BF16"};
+std::vector<KernelVariant> lean_prefill_fc1_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
+    for (bool is_bfloat16 : {false, true})
+      variants.push_back(lean_prefill_fc1_variant(bits, Codebook::mcg, is_bfloat16));
+  }
+  return variants;
+}
+
+constexpr std::string_view kLeanPrefillFc2Defines[] = {"BITS", "CODEBOOK"};
+std::vector<KernelVariant> lean_prefill_fc2_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits)
+    variants.push_back(lean_prefill_fc2_variant(bits, Codebook::mcg));
+  return variants;
+}
+
+i64 lean_prefill_shared_bytes(const KernelVariant& variant) {
+  return lean_prefill_shared(variant.values[0]).bytes;
 }
 
 constexpr std::string_view kFusedPackedDefines[] = {"BLOCK", "TILE_K", "TILE_N", "STAGES", "IO_BF16"};
@@ -140,6 +164,26 @@ constexpr KernelRow kKernels[] = {
      .defines = kTopKSumDefines,
      .threads = kTopKSumThreads,
      .variants = top_k_sum_variants},
+    {.id = KernelId::lean_prefill_fc1,
+     .name = "lean_prefill_fc1",
+     .source = "kernels/moe/lean_prefill_fc1.cu",
+     .defines = kLeanPrefillFc1Defines,
+     .threads = kLeanPrefillThreads,
+     .shared_bytes = lean_prefill_shared_bytes,
+     .variants = lean_prefill_fc1_variants},
+    {.id = KernelId::lean_activate,
+     .name = "lean_activate",
+     .source = "kernels/moe/lean_activate.cu",
+     .defines = {},
+     .threads = kLeanPrefillThreads,
+     .variants = only_variant<KernelId::lean_activate>},
+    {.id = KernelId::lean_prefill_fc2,
+     .name = "lean_prefill_fc2",
+     .source = "kernels/moe/lean_prefill_fc2.cu",
+     .defines = kLeanPrefillFc2Defines,
+     .threads = kLeanPrefillThreads,
+     .shared_bytes = lean_prefill_shared_bytes,
+     .variants = lean_prefill_fc2_variants},
     {.id = KernelId::fused_packed,
      .name = "fused_packed",
      .source = "kernels/moe/fused_packed.cu",
@@ -238,6 +282,14 @@ KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_
 }
 
 KernelVariant top_k_sum_variant(i64 id_bytes) { return {KernelId::top_k_sum, {id_bytes}}; }
+
+KernelVariant lean_prefill_fc1_variant(i64 bits, Codebook codebook, bool is_bfloat16) {
+  return {KernelId::lean_prefill_fc1, {bits, static_cast<i64>(codebook), is_bfloat16}};
+}
+
+KernelVariant lean_prefill_fc2_variant(i64 bits, Codebook codebook) {
+  return {KernelId::lean_prefill_fc2, {bits, static_cast<i64>(codebook)}};
+}
 
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16) {
   return {KernelId::fused_packed, {tile.block, tile.tile_k, tile.tile_n, tile.stages, is_bfloat16}};
