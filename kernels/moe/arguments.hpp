@@ -22,9 +22,10 @@ struct RoutePackArguments {
   i64 blocks;           // of block_expert_ids, that are written
 };
 
-// Powers of two by which the decoder of 3 bits multiplies: unknown to the compiler, they stay
-// multiplications.
+// What the decoder computes with, unknown to the compiler: two masks that it would give an instruction each,
+// and powers of two by which the decoder of 3 bits multiplies, and which stay multiplications.
 struct StateFactors {
+  unsigned mask = 0x8FFF8FFFu, flip = 0x3B603B60u;  // of summands
   unsigned by_1 = 1u << 1, by_3 = 1u << 3, by_4 = 1u << 4, by_7 = 1u << 7, by_10 = 1u << 10, by_13 = 1u << 13;
 };
 

@@ -70,6 +70,7 @@ Result<ReadyKernel> Launcher::load(const KernelVariant& variant, const CompiledK
                .threads = row.threads,
                .shared_bytes = shared_bytes_of(variant),
                .has_grid_barrier = row.has_grid_barrier,
+               .overlaps_last = row.overlaps_last,
                .resources = compiled.resources});
 }
 
@@ -114,6 +115,7 @@ Result<ReadyKernel> Launcher::load(const KernelImage& image) {
       .threads = image.threads,
       .shared_bytes = image.shared_bytes,
       .has_grid_barrier = image.has_grid_barrier,
+      .overlaps_last = image.overlaps_last,
       .resources = image.resources,
       .resident_blocks_per_sm = blocks,
       .residency_limit = residency_limit(architecture(), attributes.numRegs, image.threads,
@@ -160,18 +162,25 @@ Status Launcher::launch(const ReadyKernel& kernel, Grid grid, void** arguments, 
     if (const Status resident = check_resident(kernel.name, grid.x * grid.y * grid.z, residency); !resident)
       return resident.error();
   }
-  // Cooperative: the driver starts all blocks together or none.
-  cudaLaunchAttribute cooperative{};
-  cooperative.id = cudaLaunchAttributeCooperative;
-  cooperative.val.cooperative = 1;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (kernel.has_grid_barrier) {
+    // Cooperative: the driver starts all blocks together or none.
+    attributes[count].id = cudaLaunchAttributeCooperative;
+    attributes[count++].val.cooperative = 1;
+  }
+  if (kernel.overlaps_last) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
 
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(dimension(grid.x), dimension(grid.y), dimension(grid.z));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(kernel.shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &cooperative;
-  config.numAttrs = kernel.has_grid_barrier ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   const cudaError_t error = cudaLaunchKernelExC(&config, kernel.function, arguments);
   return error == cudaSuccess ? Ok{} : check_cuda(error, concat("launching ", kernel.name));
 }

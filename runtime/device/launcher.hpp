@@ -29,6 +29,7 @@ struct KernelImage {
   i64 threads = 0;       // a block
   i64 shared_bytes = 0;  // dynamic, a block
   bool has_grid_barrier = false;
+  bool overlaps_last = false;
   KernelResources resources;
 };
 

@@ -9,6 +9,7 @@
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
+#include "planner/moe/lean_decode_geometry.hpp"
 #include "planner/moe/lean_prefill_geometry.hpp"
 
 namespace moeplan {
@@ -81,6 +82,28 @@ std::vector<KernelVariant> lean_prefill_fc2_variants() {
   std::vector<KernelVariant> variants;
   for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits)
     variants.push_back(lean_prefill_fc2_variant(bits, Codebook::mcg));
+  return variants;
+}
+
+constexpr std::string_view kLeanDecodeFc1Defines[] = {"BITS", "CODEBOOK", "INPUT_BF16"};
+std::vector<KernelVariant> lean_decode_fc1_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
+    for (bool is_bfloat16 : {false, true})
+      variants.push_back(lean_decode_fc1_variant(bits, Codebook::mcg, is_bfloat16));
+  }
+  return variants;
+}
+
+constexpr std::string_view kLeanDecodeFc2Defines[] = {"BITS", "CODEBOOK", "INTERMEDIATE", "SIDE"};
+std::vector<KernelVariant> lean_decode_fc2_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
+    for (i64 intermediate : {128, 256, 512, 1024}) {
+      for (i64 side = 1; side <= kLeanMostSide; ++side)
+        variants.push_back(lean_decode_fc2_variant(bits, Codebook::mcg, intermediate, side));
+    }
+  }
   return variants;
 }
 
@@ -171,12 +194,6 @@ constexpr KernelRow kKernels[] = {
      .threads = kLeanPrefillThreads,
      .shared_bytes = lean_prefill_shared_bytes,
      .variants = lean_prefill_fc1_variants},
-    {.id = KernelId::lean_activate,
-     .name = "lean_activate",
-     .source = "kernels/moe/lean_activate.cu",
-     .defines = {},
-     .threads = kLeanPrefillThreads,
-     .variants = only_variant<KernelId::lean_activate>},
     {.id = KernelId::lean_prefill_fc2,
      .name = "lean_prefill_fc2",
      .source = "kernels/moe/lean_prefill_fc2.cu",
@@ -184,6 +201,39 @@ constexpr KernelRow kKernels[] = {
      .threads = kLeanPrefillThreads,
      .shared_bytes = lean_prefill_shared_bytes,
      .variants = lean_prefill_fc2_variants},
+    {.id = KernelId::lean_decode_fc1,
+     .name = "lean_decode_fc1",
+     .source = "kernels/moe/lean_decode_fc1.cu",
+     .defines = kLeanDecodeFc1Defines,
+     .threads = kLeanDecodeFc1Threads,
+     .shared_bytes =
+         [](const KernelVariant& variant) { return lean_decode_fc1_shared(variant.values[0]).bytes; },
+     .variants = lean_decode_fc1_variants},
+    {.id = KernelId::lean_decode_fc2,
+     .name = "lean_decode_fc2",
+     .source = "kernels/moe/lean_decode_fc2.cu",
+     .defines = kLeanDecodeFc2Defines,
+     .threads = kLeanDecodeFc2Threads,
+     .shared_bytes =
+         [](const KernelVariant& variant) {
+           return lean_decode_fc2_shared(variant.values[0], variant.values[2]).bytes;
+         },
+     .overlaps_last = true,
+     .variants = lean_decode_fc2_variants},
+    {.id = KernelId::lean_activate,
+     .name = "lean_activate",
+     .source = "kernels/moe/lean_activate.cu",
+     .defines = {},
+     .threads = kLeanActivateThreads,
+     .overlaps_last = true,
+     .variants = only_variant<KernelId::lean_activate>},
+    {.id = KernelId::lean_sum,
+     .name = "lean_sum",
+     .source = "kernels/moe/lean_sum.cu",
+     .defines = {},
+     .threads = kLeanSumThreads,
+     .overlaps_last = true,
+     .variants = only_variant<KernelId::lean_sum>},
     {.id = KernelId::fused_packed,
      .name = "fused_packed",
      .source = "kernels/moe/fused_packed.cu",
@@ -289,6 +339,14 @@ KernelVariant lean_prefill_fc1_variant(i64 bits, Codebook codebook, bool is_bflo
 
 KernelVariant lean_prefill_fc2_variant(i64 bits, Codebook codebook) {
   return {KernelId::lean_prefill_fc2, {bits, static_cast<i64>(codebook)}};
+}
+
+KernelVariant lean_decode_fc1_variant(i64 bits, Codebook codebook, bool is_bfloat16) {
+  return {KernelId::lean_decode_fc1, {bits, static_cast<i64>(codebook), is_bfloat16}};
+}
+
+KernelVariant lean_decode_fc2_variant(i64 bits, Codebook codebook, i64 intermediate, i64 side) {
+  return {KernelId::lean_decode_fc2, {bits, static_cast<i64>(codebook), intermediate, side}};
 }
 
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16) {

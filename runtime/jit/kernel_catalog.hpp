@@ -23,8 +23,11 @@ enum class KernelId : i64 {
   fused_trellis_narrow,
   top_k_sum,
   lean_prefill_fc1,
-  lean_activate,
   lean_prefill_fc2,
+  lean_decode_fc1,
+  lean_decode_fc2,
+  lean_activate,
+  lean_sum,
   fused_packed,
   route_sum,
   indexer_score,
@@ -55,6 +58,7 @@ struct KernelRow {
   i64 (*shared_bytes)(const KernelVariant&);  // dynamic, a block; null: none
   bool shared_depends_on_block;               // plans of another block size take another amount
   bool has_grid_barrier;                      // launched cooperatively: all blocks have to be resident
+  bool overlaps_last;                         // may start before the launch before it ends, and waits itself
   std::vector<KernelVariant> (*variants)();   // that plans can ask for
 };
 
@@ -77,8 +81,9 @@ inline constexpr KernelVariant kTrellisReference = {.kernel = KernelId::trellis_
 inline constexpr KernelVariant kPackedReference = {.kernel = KernelId::packed_reference};
 inline constexpr KernelVariant kCompareLaunch = {.kernel = KernelId::compare_launch};
 
-// What stands between the two products of a lean prefill launch.
+// Of a lean launch: what stands between its two products, and what stands behind them.
 inline constexpr KernelVariant kLeanActivate = {.kernel = KernelId::lean_activate};
+inline constexpr KernelVariant kLeanSum = {.kernel = KernelId::lean_sum};
 
 inline constexpr KernelVariant kIndexerReference = {.kernel = KernelId::indexer_reference};
 
@@ -90,6 +95,9 @@ KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_
 KernelVariant top_k_sum_variant(i64 id_bytes);
 KernelVariant lean_prefill_fc1_variant(i64 bits, Codebook codebook, bool is_bfloat16);
 KernelVariant lean_prefill_fc2_variant(i64 bits, Codebook codebook);
+KernelVariant lean_decode_fc1_variant(i64 bits, Codebook codebook, bool is_bfloat16);
+// `side`: tiles side by side that a warp multiplies, 1 to kLeanMostSide.
+KernelVariant lean_decode_fc2_variant(i64 bits, Codebook codebook, i64 intermediate, i64 side);
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
 PackedTile packed_tile_of(const KernelVariant& variant);
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);

@@ -23,6 +23,7 @@ struct ReadyKernel {
   i64 threads = 0;       // a block
   i64 shared_bytes = 0;  // dynamic, a block
   bool has_grid_barrier = false;
+  bool overlaps_last = false;
   KernelResources resources;
   i64 resident_blocks_per_sm = 0;
   std::string_view residency_limit;  // what keeps one more block off a multiprocessor

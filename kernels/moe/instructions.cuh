@@ -1,0 +1,79 @@
+// Device instructions of the lean kernels alone: one PTX instruction, one function, one comment.
+// They exist from sm_90 on.
+#pragma once
+
+#include "kernels/ptx.cuh"
+
+namespace moeplan::ptx {
+
+// The same among `Threads` threads, which meet at barrier 1 to 15.
+template <int Threads>
+inline void meet(int barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(Threads) : "memory");
+}
+// Counts as one of those who meet, without waiting for them.
+template <int Threads>
+inline void announce(int barrier) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(Threads) : "memory");
+}
+
+// A barrier in shared memory whose phases end when `count` have arrived.
+inline void start_barrier(u64* barrier, int count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
+}
+inline void arrive(u64* barrier) {
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(shared_address(barrier))
+               : "memory");
+}
+// Waits for the end of a phase by its parity: the first one has parity 0, and the one before it counts as
+// ended.
+inline void wait_phase(u64* barrier, int parity) {
+  asm volatile(
+      "{ .reg .pred ended; WAIT: mbarrier.try_wait.parity.shared.b64 ended, [%0], %1; @!ended bra WAIT; }" ::
+          "r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// Adds, and returns what was there.
+inline int fetch_add_shared(int* address, int value) {
+  int before;
+  asm volatile("atom.shared.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "r"(shared_address(address)), "r"(value)
+               : "memory");
+  return before;
+}
+
+// Where shared memory is at that address. What is derived from it is computed from a register, in place of
+// finding the block's shared memory anew.
+inline unsigned char* shared_pointer(u32 address) {
+  asm volatile("" : "+r"(address));
+  return static_cast<unsigned char*>(__cvta_shared_to_generic(address));
+}
+
+// Starts copying 16 bytes from global memory to that address of shared memory, past the L1 cache.
+inline void copy_async(u32 shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+
+// (value & mask) ^ flip.
+inline u32 masked_and_flipped(u32 value, u32 mask, u32 flip) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
+  return result;
+}
+
+// Two bf16 numbers, rounded to halves. A bf16 is the upper half of a float.
+inline u32 halves_of_bfloat16s(u32 pair) {
+  return halves_of(__builtin_bit_cast(float, pair << 16), __builtin_bit_cast(float, pair & 0xFFFF0000u));
+}
+
+// ---- Launches that follow one another. ----
+
+// Lets the next launch start where it was asked to overlap with this one.
+inline void release_next_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+// Waits for the end of the launch before, and for what it wrote, where this one was asked to overlap with it.
+inline void wait_for_last_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+}  // namespace moeplan::ptx
