@@ -6,6 +6,7 @@
 #include "planner/deployment/exl3_rules.hpp"
 #include "planner/deployment/exl3_runtime.hpp"
 #include "planner/deployment/fit.hpp"
+#include "planner/deployment/ignored_pins.hpp"
 #include "planner/deployment/indexer_budget.hpp"
 #include "planner/policy/rule_checks.hpp"
 
@@ -145,6 +146,7 @@ void pass_on(const RuleCase& c, std::vector<Finding> findings) {
 
 void check_engine(const RuleCase& c) {
   if (c.is_exl3_deployment()) pass_on(c, exl3_findings(c.subject.deployment));
+  pass_on(c, ignored_pins(c.subject.deployment));
 }
 
 void check_indexer(const RuleCase& c) {
