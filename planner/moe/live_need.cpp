@@ -90,13 +90,14 @@ LiveNeed lean_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens
   CoreSizes sizes = exact_sizes(r, tokens);
   sizes.lean_tokens = r.capacity;
   sizes.cache2 = sizes.rows * r.intermediate;
-  sizes.expert_rows = lean_live_rows_elements(planned[static_cast<std::size_t>(CoreTensor::expert_rows)],
-                                              sizes.rows, r.hidden);
   size_lean_routes(sizes);
   LiveNeed need;
   need.block_size = is_lean_decode(r.capacity) ? 0 : kLeanBlock;
   need.small_m = false;
   set_elements(need, planned, sizes);
+  constexpr auto kRows = static_cast<std::size_t>(CoreTensor::expert_rows);
+  if (planned[kRows] >= 0)
+    need.elements[kRows] = lean_live_rows_elements(planned[kRows], sizes.rows, r.hidden);
   return need;
 }
 

@@ -68,13 +68,19 @@ constexpr Rule kCoreRules[] = {
      .formula = "N*c1"},
     {.name = "expert_rows",
      .type = ElementType::float16,
-     .shape = [](Sizes s) { return shape(s.expert_rows); },
+     .shape = [](Sizes s) { return shape(s.rows, s.slice_columns); },
      .formula = "N*slice"},
     {.name = "kernel_workspace",
      .type = ElementType::int32,
      .shape = [](Sizes s) { return shape(4 * s.multiprocessors + 2); },
      .formula = "4*sms+2"},
 };
+
+// Gate and up may lie in a prefill plan's output, beyond its rows.
+Shape lean_output_shape(Sizes s) {
+  if (is_lean_decode(s.lean_tokens)) return shape(s.tokens, s.hidden);
+  return shape(lean_output_elements(s.lean_tokens, s.tokens, s.rows, s.hidden, s.fc1_columns));
+}
 
 // What the lean executor sizes otherwise.
 struct LeanRule {
@@ -85,10 +91,7 @@ constexpr LeanRule kLeanRules[] = {
     {CoreTensor::full_rotation_output,
      {.name = "full_rotation_output",
       .type = ElementType::float32,
-      .shape =
-          [](Sizes s) {
-            return shape(lean_output_elements(s.lean_tokens, s.tokens, s.rows, s.hidden, s.fc1_columns));
-          },
+      .shape = lean_output_shape,
       .formula = "tokens*k, in a prefill plan max(tokens*k, cd(N*c1,2))"}},
     {CoreTensor::kernel_workspace,
      {.name = "kernel_workspace",
@@ -288,7 +291,7 @@ CoreSizes place_w4a16_core(ArenaLayout& arena, const W4a16Plan& plan, i64 tokens
   if (request.contract->lean_executor) {
     sizes.lean_tokens = request.capacity.tokens();
     sizes.cache2 = sizes.rows * sizes.intermediate;
-    sizes.expert_rows = sizes.rows * lean_slice_columns(sizes.lean_tokens, sizes.rows, sizes.hidden);
+    sizes.slice_columns = lean_slice_columns(sizes.lean_tokens, sizes.rows, sizes.hidden);
     size_lean_routes(sizes);
   } else {
     sizes.cache2 = cache2_elements(sizes.tokens, plan.top_k, sizes.intermediate,

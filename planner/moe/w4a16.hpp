@@ -36,11 +36,11 @@ struct CoreSizes {
   i64 intermediate;  // n
   i64 experts;       // R
   i64 multiprocessors;
-  i64 cache2;       // elements of intermediate_cache2
-  i64 expert_rows;  // elements, of a lean plan's
-  i64 lean_tokens;  // the capacity of a lean plan; 0: an engine's
-  i64 slots;        // the most over the block range
-  i64 blocks;       // likewise, on its own
+  i64 cache2;         // elements of intermediate_cache2
+  i64 lean_tokens;    // the capacity of a lean plan; 0: an engine's
+  i64 slice_columns;  // of a lean plan
+  i64 slots;          // the most over the block range
+  i64 blocks;         // likewise, on its own
   i64 fc1_scratch;
   i64 fc2_scratch;
   Bound fc1_bound;
