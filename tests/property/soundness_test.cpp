@@ -431,6 +431,45 @@ TEST_CASE("F6 an audit of b12x says that fewer tokens would reserve more") {
   CHECK(surprises[0].bytes == 285'120 - 272'400);
 }
 
+TEST_CASE("an audit of a lean plan says that fewer tokens would reserve more, whose slices are wider") {
+  // 58 tokens have 464 routes of 11 blocks of columns, 59 have 472 of 10.
+  const auto total = [](i64 tokens) {
+    return plan_moe(trellis_request(kLeanContractId, 256, 6144, 512, 8, tokens, 188))->total_bytes;
+  };
+  const MoeRequest request = trellis_request(kLeanContractId, 256, 6144, 512, 8, 59, 188);
+  const auto surprises = size_surprises(request, *plan_moe(request));
+  REQUIRE(surprises.size() == 1);
+  CHECK(surprises[0].rule == "capacity-not-monotone");
+  CHECK(surprises[0].bytes == 464 * 11 * 256 - 472 * 10 * 256 - 6144 * 4 - 8 * 1024 * 2);
+  CHECK(surprises[0].bytes == total(58) - total(59));
+  const MoeRequest full = trellis_request(kLeanContractId, 256, 6144, 512, 8, 64, 188);
+  CHECK(size_surprises(full, *plan_moe(full)).empty());
+}
+
+TEST_CASE("a lean plan that some smaller capacity outgrows is always told so") {
+  Random random;
+  int outgrown = 0;
+  for (int i = 0; i < 400; ++i) {
+    MoeRequest request =
+        trellis_request(kLeanContractId, random.of({1, 8, 256}), 128 * random.in(1, 48),
+                        128 * random.in(1, 8), random.in(1, 12), random.in(1, i % 2 ? 64 : 200), 188);
+    const i64 here = plan_moe(request)->total_bytes;
+    i64 most = here;
+    for (i64 tokens = 1; tokens < request.capacity.max_tokens; ++tokens) {
+      MoeRequest smaller = request;
+      smaller.capacity.max_tokens = tokens;
+      most = std::max(most, plan_moe(smaller)->total_bytes);
+    }
+    const auto surprises = size_surprises(request, *plan_moe(request));
+    INFO("k " << request.weights.hidden_size << " n " << request.weights.intermediate_size << " topk "
+              << request.capacity.top_k << " tokens " << request.capacity.max_tokens);
+    CHECK(surprises.empty() == (most == here));
+    if (!surprises.empty()) CHECK(surprises[0].bytes == most - here);
+    outgrown += most > here ? 1 : 0;
+  }
+  CHECK(outgrown > 10);
+}
+
 TEST_CASE("F1 an audit of a plan pinned to block 8 says what block 16 would save") {
   MoeRequest request = packed_request("sparkinfer-c2f135c", 160, 6144, 512, 8, 64, 188);
   request.capacity.block_size_m = 8;
