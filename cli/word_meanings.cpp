@@ -7,6 +7,7 @@
 #include "planner/core/error_code.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_rules.hpp"
+#include "planner/deployment/ignored_pins.hpp"
 #include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
@@ -27,6 +28,7 @@ constexpr FindingWordRow kFindingWords[] = {
     {"indexer-fold-cap", "a fold of more slices than its cap aims at"},
     {"indexer-supertile-beyond-context", "a stated supertile is longer than the context"},
     {"indexer-ignored-variable", "a variable of another contract's prefix, which this engine never reads"},
+    {kIgnoredPin, "a pin for an engine's kernels that the contract's own executor does not read"},
     {"misleading-variable", "a variable whose text does not do what it seems to"},
     {"measured-activation", "the measured peak is below the scratch that is planned"},
     {"measured-waterfall", "stated terms and the printed KV memory contradict each other"},

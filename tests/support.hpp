@@ -29,7 +29,10 @@ inline std::vector<Json> read_lines(const std::string& path) {
   return lines;
 }
 
+// The contracts of engines, which plan every kind of weights.
 constexpr const char* kContractIds[] = {"sparkinfer-de04125", "sparkinfer-c2f135c", "b12x-36bce2c"};
+// The one of moeplan's own executor.
+constexpr const char* kLeanContractId = "moeplan-lean-1";
 
 // A W4A16 request on the layout the reports call packed; change what the case is about.
 inline MoeRequest packed_request(const char* contract, i64 experts, i64 hidden, i64 intermediate, i64 top_k,

@@ -273,10 +273,13 @@ Result<Report> audit_report(const PlannedConfig& planned, const std::vector<Depl
   report.findings = findings_of(audited);
   for (auto& more : {unused_findings(unused), failure_warnings(deployment, plans, options.plan)})
     report.findings.insert(report.findings.end(), more.begin(), more.end());
+  const bool any_lean =
+      std::ranges::any_of(audited, [](const AuditedPlan& a) { return a.reserve.contract->lean_executor; });
   if (!options.assume_blocks.empty())
     report.notes.push_back(concat(
         "the reserve is that of a planner that sizes unpinned plans for blocks: ", options.assume_blocks,
-        "; launches are the contract's own, and pinned plans are as they are"));
+        "; launches are the contract's own, and pinned plans are as they are",
+        any_lean ? ", as are those of the lean executor, which has blocks of its own" : ""));
   if (!planned.mixed_parts.empty())
     report.notes.push_back(
         "the one-grid kernels of mixed bit widths are compiled for their capacity: fewer live tokens change "

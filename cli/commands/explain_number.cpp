@@ -119,7 +119,8 @@ void add_sources(Report& report, const PlannedRequest& plan, const TensorSpec* t
     const FormulaSource source =
         moe_formula_source(request, *layout, tensor ? *tensor : layout->arena.tensors[0]);
     if (tensor) section = source.section;
-    original = tensor ? source.original : "moe/fused_moe/_impl.py, _plan_core_workspace";
+    original = tensor || request.contract->lean_executor ? source.original
+                                                         : "moe/fused_moe/_impl.py, _plan_core_workspace";
   } else {
     const bool is_fold = tensor && tensor->name.starts_with("fold");
     section = is_fold ? "docs/indexer.md section 4" : "docs/indexer.md section 3";
@@ -217,7 +218,8 @@ Report explain_arena(const PlannedConfig& planned, const PlannedRequest& plan) {
     if (arena_of(plan.layout).tensors[0].offset != kOutsideArena)
       for (Table& table : sum_tables(plan)) report.tables.push_back(std::move(table));
   }
-  if (plan.moe() && plan.moe()->implementation == Implementation::w4a16)
+  if (plan.moe() && plan.moe()->implementation == Implementation::w4a16 &&
+      !plan.moe()->contract->lean_executor)
     report.tables.push_back(blocks_table(plan));
   if (plan.moe() && plan.moe()->by_tokens.size() > 1) report.tables.push_back(counts_table(*plan.moe()));
   report.tables.push_back(neighbour_table(plan.id(), bytes, false, moved_plans(planned, plan, "")));

@@ -192,6 +192,7 @@ Result<Report> launches_report(const PlannedConfig& planned, const std::vector<D
         concat(plans[i].id(), " ", grouped(coverage.prewarmed_tokens), "/", grouped(coverage.tokens)));
   }
   LaunchTotals totals = totals_of(chosen);
+  const bool any_modelled = not_modelled.size() < chosen.size();
   if (options.plan.empty()) {
     add_mixed_rows(planned, table);
     totals.keys += mixed_kernels(planned);
@@ -215,7 +216,7 @@ Result<Report> launches_report(const PlannedConfig& planned, const std::vector<D
                    {"cold_keys", totals.cold_keys},
                    {"plans_not_modelled", totals.plans_not_modelled}};
   report.tables.push_back(std::move(table));
-  if (options.plan.empty() && deployment.engine && is_exl3(deployment)) {
+  if (options.plan.empty() && deployment.engine && is_exl3(deployment) && any_modelled) {
     const auto capacities = launch_capacity_choices(deployment, *shared_memory);
     if (!capacities) return capacities.error();
     const auto schedulers = launch_scheduler_choices(deployment, *shared_memory);
@@ -224,6 +225,7 @@ Result<Report> launches_report(const PlannedConfig& planned, const std::vector<D
       report.tables.push_back(std::move(choices));
   }
   report.findings = findings_of(deployment, chosen_plans, chosen_launches);
+  if (!any_modelled) return report;
   if (deployment.engine && !deployment.engine->cudagraph_capture_sizes)
     report.notes.push_back(
         "cudagraph_capture_sizes is not stated: no key counts as compiled before a capture, though the "

@@ -5,6 +5,7 @@
 #include "cli/commands/tensor_table.hpp"
 #include "cli/render/text.hpp"
 #include "planner/core/text.hpp"
+#include "planner/deployment/ignored_pins.hpp"
 #include "planner/indexer/paged.hpp"
 #include "planner/moe/weight_plan.hpp"
 
@@ -24,20 +25,20 @@ Row moe_row(const PlannedRequest& plan) {
   const MoeRequest& moe = plan.origin.request.moe;
   const MoeLayout& layout = *plan.moe();
   const bool is_w4a16 = layout.implementation == Implementation::w4a16;
+  const bool packs = layout.route_slots > 0;  // a lean decode plan packs no routes in memory
   const auto& block = layout.route_block_size_m;
-  return {
-      {plan.id(), std::string(name_of(plan.origin.request.kind)), std::string(layout.contract->id),
-       std::string(name_of(layout.implementation)),
-       layout.weight_layout ? Cell(std::string(layout_name(*layout.contract, *layout.weight_layout)))
-                            : Cell(),
-       moe.capacity.tokens(), block ? Cell(*block) : Cell(),
-       block      ? Cell(*block)
-       : is_w4a16 ? Cell(std::string("unpinned"))
-                  : Cell(),
-       is_w4a16 && moe.capacity.block_size_m.has_value(),
-       layout.bound_tokens * moe.capacity.routes_per_token(), is_w4a16 ? Cell(layout.route_slots) : Cell(),
-       layout.route_bytes, layout.core_bytes, layout.total_bytes},
-      {tensor_table(concat(plan.id(), ", by tensor"), layout.arena, layout.total_bytes, moe_remark)}};
+  return {{plan.id(), std::string(name_of(plan.origin.request.kind)), std::string(layout.contract->id),
+           std::string(name_of(layout.implementation)),
+           layout.weight_layout ? Cell(std::string(layout_name(*layout.contract, *layout.weight_layout)))
+                                : Cell(),
+           moe.capacity.tokens(), block ? Cell(*block) : Cell(),
+           block               ? Cell(*block)
+           : is_w4a16 && packs ? Cell(std::string("unpinned"))
+                               : Cell(),
+           is_w4a16 && moe.pinned_block().has_value(), layout.bound_tokens * moe.capacity.routes_per_token(),
+           is_w4a16 && packs ? Cell(layout.route_slots) : Cell(), layout.route_bytes, layout.core_bytes,
+           layout.total_bytes},
+          {tensor_table(concat(plan.id(), ", by tensor"), layout.arena, layout.total_bytes, moe_remark)}};
 }
 
 Table moe_table() {
@@ -206,7 +207,9 @@ Report size_report(const PlannedConfig& planned) {
     if (!table->rows.empty() || (table == &moe && mixed.rows.empty()))
       report.tables.push_back(std::move(*table));
   }
-  report.findings = indexer_findings(deployment, planned.indexer_plans);
+  report.findings = ignored_pins(deployment);
+  for (Finding& finding : indexer_findings(deployment, planned.indexer_plans))
+    report.findings.push_back(std::move(finding));
   if (deployment.engine)
     report.notes.push_back(
         "one arena a runtime, shared by all layers of a model on a device, not one a layer");

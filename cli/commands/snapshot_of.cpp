@@ -85,10 +85,12 @@ Table totals_table(const Difference& d) {
       {"launch keys", &d.launch_keys},
       {"cold launch keys", &d.cold_keys}};
   for (const auto& [what, change] : rows) {
-    if (change->before || change->after)
-      table.rows.push_back({{std::string(what), optional_cell(change->before), optional_cell(change->after),
-                             change_cell(*change)},
-                            {}});
+    if (!change->before && !change->after) continue;
+    // A figure that one side does not know is not nothing: how much it changed is not known either.
+    const bool both_known = change->before && change->after;
+    table.rows.push_back({{std::string(what), optional_cell(change->before), optional_cell(change->after),
+                           both_known ? change_cell(*change) : Cell()},
+                          {}});
   }
   return table;
 }

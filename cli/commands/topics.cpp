@@ -8,6 +8,7 @@
 #include "planner/deployment/exl3_settings.hpp"
 #include "planner/indexer/environment.hpp"
 #include "planner/moe/geometry.hpp"
+#include "planner/moe/lean_geometry.hpp"
 #include "planner/policy/rules.hpp"
 
 namespace moeplan {
@@ -45,14 +46,17 @@ std::string findings() { return words_of(WordKind::finding); }
 std::string contracts_text() {
   std::string text =
       "A contract is one released planner, byte for byte; released ones never change. Take the one of the\n"
-      "engine that runs: the config's \"contract\", or --contract for one run. docs/contracts.md has the "
-      "formulas.\n\n";
-  for (const Contract& contract : contracts())
-    text +=
-        concat("  ", padded(contract.id, 20), " ",
-               contract.unpinned_blocks == UnpinnedBlocks::all ? "unpinned plans reserve all block sizes"
-                                                               : "unpinned plans reserve reachable sizes",
-               ", Trellis is ", contract.trellis_layout_name, ", reads ", contract.environment_prefix, "*\n");
+      "engine that runs: the config's \"contract\", or --contract for one run. One is of no engine: what "
+      "its\n"
+      "plans would save, size, sweep and diff tell. docs/contracts.md has the formulas.\n\n";
+  for (const Contract& contract : contracts()) {
+    const std::string_view blocks =
+        contract.lean_executor ? "moeplan's own executor, Trellis with silu alone, its own blocks"
+        : contract.unpinned_blocks == UnpinnedBlocks::all ? "unpinned plans reserve all block sizes"
+                                                          : "unpinned plans reserve reachable sizes";
+    text += concat("  ", padded(contract.id, 20), " ", blocks, ", Trellis is ", contract.trellis_layout_name,
+                   ", reads ", contract.environment_prefix, "*\n");
+  }
   return text;
 }
 
@@ -66,7 +70,8 @@ std::string blocks() {
       ". Split-K scratch grows with the block and is capped by the\nmultiprocessors; block 8 doubles it "
       "after "
       "the cap. A plan without a pinned block reserves for several sizes.\nmoeplan explain ARENA -c CONFIG "
-      "prices an arena at each.\n");
+      "prices an arena at each. Plans of the lean contract have blocks of\n",
+      kLeanBlock, " rows, whatever is pinned.\n");
 }
 
 std::string environment() {

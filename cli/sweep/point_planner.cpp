@@ -80,8 +80,8 @@ void set_launches(const Deployment& d, const Sweep& sweep, const StepCapacities&
 
 void set_moe_facts(const MoeRequest& request, const MoeLayout& layout, SweepPoint& point) {
   if (layout.implementation != Implementation::w4a16) return;
-  point.route_slots = layout.route_slots;
-  const auto pinned = request.capacity.block_size_m;
+  if (layout.route_slots > 0) point.route_slots = layout.route_slots;
+  const auto pinned = request.pinned_block();
   if (!pinned || request.kind != MoeKind::tensor_parallel) return;
   const BlockRange range =
       reachable_blocks(request.capacity.tokens(), request.capacity.routes_per_token(), layout.route_experts);

@@ -18,6 +18,7 @@ struct ArenaName {
   std::string id;
   int stated_index;
   bool has_block;
+  bool is_lean;  // its executor has blocks of its own
   std::optional<i64> block;
 };
 
@@ -27,13 +28,16 @@ Result<std::vector<ArenaName>> arena_names(const Deployment& d) {
   if (!requests) return requests.error();
   for (const DeploymentRequest& origin : *requests) {
     if (origin.request.kind >= RequestKind::indexer_fold) continue;
-    names.push_back({origin.request.id, origin.stated_index, origin.request.kind == RequestKind::moe_tp,
+    const bool is_lean = is_moe(origin.request.kind) && origin.request.moe.contract->lean_executor;
+    names.push_back({origin.request.id, origin.stated_index,
+                     origin.request.kind == RequestKind::moe_tp && !is_lean, is_lean,
                      origin.request.moe.capacity.block_size_m});
   }
   if (d.quant && !d.quant->tiers.empty() && is_exl3(d)) {
     const auto runtimes = exl3_runtimes(d);
     if (!runtimes) return runtimes.error();
-    for (const RuntimePart& part : runtimes->front().parts) names.push_back({part.name, -1, false, {}});
+    for (const RuntimePart& part : runtimes->front().parts)
+      names.push_back({part.name, -1, false, false, {}});
   }
   return names;
 }
@@ -84,7 +88,9 @@ Status check_axis(const Axis& axis, const Sweep& sweep, const ArenaName* arena, 
   if (axis.kind == AxisKind::block && (!arena || !arena->has_block))
     return usage(arena ? concat("the arena \"", arena->id, "\" has no block to pin")
                        : std::string("block is the pin of one arena"),
-                 "choose a MoE plan with --arena, for example --arena decode");
+                 arena && arena->is_lean
+                     ? "the lean executor has blocks of its own: take the contract of an engine"
+                     : "choose a MoE plan with --arena, for example --arena decode");
   if (axis.kind == AxisKind::capacity && !is_stated && arena && is_decode_arena(arena->id))
     return usage(concat("capacity is the prefill plan's: it does not change the arena \"", arena->id, "\""),
                  "sweep max_tokens there");

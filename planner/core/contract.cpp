@@ -38,6 +38,14 @@ constexpr CoreTensorEntry kB12xExpertParallel[] = {MOEPLAN_COMMON_CORE, {expert_
 
 #undef MOEPLAN_COMMON_CORE
 
+constexpr CoreTensorEntry kLeanCore[] = {
+    {full_rotation_output, Presence::always},       {gate_up, Presence::lean_decode},
+    {intermediate_cache2, Presence::lean_prefill},  {expert_rows, Presence::always},
+    {packed_route_indices, Presence::lean_prefill}, {block_expert_ids, Presence::lean_prefill},
+    {packed_route_count, Presence::lean_prefill},   {expert_offsets, Presence::lean_prefill},
+    {expert_counts, Presence::lean_prefill},        {kernel_workspace, Presence::always},
+};
+
 constexpr Contract kContracts[] = {
     {
         .id = "sparkinfer-de04125",
@@ -60,6 +68,7 @@ constexpr Contract kContracts[] = {
         .launch_takes_pin = false,
         .launch_key_known = true,
         .capture_miss = CaptureMiss::compiles,
+        .lean_executor = false,
         .core_tensors = kSparkinferCore,
         .expert_parallel_tensors = kSparkinferExpertParallel,
     },
@@ -84,6 +93,7 @@ constexpr Contract kContracts[] = {
         .launch_takes_pin = false,
         .launch_key_known = true,
         .capture_miss = CaptureMiss::unknown,
+        .lean_executor = false,
         .core_tensors = kSparkinferCore,
         .expert_parallel_tensors = kSparkinferExpertParallel,
     },
@@ -108,8 +118,35 @@ constexpr Contract kContracts[] = {
         .launch_takes_pin = true,
         .launch_key_known = false,
         .capture_miss = CaptureMiss::raises,
+        .lean_executor = false,
         .core_tensors = kB12xCore,
         .expert_parallel_tensors = kB12xExpertParallel,
+    },
+    {
+        .id = "moeplan-lean-1",
+        // The indexer beside its plans is an engine's: sparkinfer's, whose variables it reads.
+        .environment_prefix = "SPARKINFER_",
+        .unpinned_blocks = UnpinnedBlocks::last,
+        .trellis_route_experts = RouteExperts::router,
+        .other_route_experts = RouteExperts::router,
+        .direct_top_k_scratch = false,
+        .per_call_direct_slots = false,
+        .trellis_source = SourceFormat::exl3_trellis_mcg,
+        .trellis_layout_name = "trellis3_t256",
+        .trellis_min_bits = 3,
+        .trellis_settings = false,
+        .trellis_unpinned_is_one = false,
+        .trellis_launch_needs_pin = false,
+        .trellis_w4a8_mx = false,
+        .w4a8_mx_micro_reduction = false,
+        .mapped_direct_top_k = false,
+        .tensor_parallel_expert_map = false,
+        .launch_takes_pin = false,
+        .launch_key_known = false,
+        .capture_miss = CaptureMiss::unknown,
+        .lean_executor = true,
+        .core_tensors = kLeanCore,
+        .expert_parallel_tensors = {},
     },
 };
 

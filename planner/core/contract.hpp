@@ -54,6 +54,8 @@ enum class CoreTensor {
   full_rotation_output,
   rotation_a_gate,
   rotation_a_up,
+  gate_up,
+  expert_rows,
   kernel_workspace,
 };
 
@@ -64,7 +66,8 @@ enum class CaptureMiss {
   unknown,   // between the revisions that are known to do either
 };
 
-enum class Presence { always, trellis, trellis_uncoupled };
+// Of a lean plan's tensors decode and prefill: planner/moe/lean_geometry.hpp tells the two apart.
+enum class Presence { always, trellis, trellis_uncoupled, lean_decode, lean_prefill };
 
 struct CoreTensorEntry {
   CoreTensor tensor;
@@ -96,6 +99,10 @@ struct Contract {
   bool launch_takes_pin;            // a launch runs the plan's tiles, not ones selected from its own size
   bool launch_key_known;            // the elements of its launch keys were read off running engines
   CaptureMiss capture_miss;
+
+  // No engine's: moeplan's own executor runs these plans, with blocks and slices of its own. Homogeneous
+  // Trellis plans of tensor-parallel ranks, silu.
+  bool lean_executor;
 
   std::span<const CoreTensorEntry> core_tensors;             // tensor-parallel, in arena order
   std::span<const CoreTensorEntry> expert_parallel_tensors;  // in arena order

@@ -86,6 +86,11 @@ void check_paths(std::vector<Error>& errors, const Deployment& d) {
     errors.push_back({ErrorCode::unsupported_deployment, environment_pointer(kFused),
                       concat("the R7 kernels that ", kFused, "=", *fused, " turns on are not modelled"),
                       "plan without the variable, or state the plans themselves"});
+  if (d.contract->lean_executor && !d.quant->tiers.empty())
+    errors.push_back({ErrorCode::unsupported_deployment, "/quant/tiers",
+                      concat("contract ", d.contract->id, " plans one bit width, not mixed ones"),
+                      "state quant.bits, or take the contract of an engine: moeplan help contracts lists "
+                      "the others"});
 }
 
 // The bit width of plans that do not state their own: the draft's, where the target mixes them.
@@ -201,6 +206,7 @@ bool is_exl3_decode(std::string_view request_id) {
 std::string exl3_config_pointer(std::string_view request_id, std::string_view request_pointer) {
   const bool prefill = !is_exl3_decode(request_id);
   const std::pair<std::string_view, std::string_view> origins[] = {
+      {"/contract", "/contract"},
       {"/weights/experts", "/model/n_routed_experts"},
       {"/weights/hidden_size", "/model/hidden_size"},
       {"/weights/intermediate_size", "/model/moe_intermediate_size"},

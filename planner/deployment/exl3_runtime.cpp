@@ -20,12 +20,9 @@ Result<RuntimePart> arena_part(std::string name, PartKind kind, const PlanReques
     error.pointer = exl3_config_pointer(request.id, error.pointer);
     return error;
   }
-  return RuntimePart{std::move(name),
-                     kind,
-                     request.moe.capacity.max_tokens,
-                     request.moe.capacity.block_size_m.value_or(0),
-                     layout->total_bytes,
-                     {}};
+  return RuntimePart{
+      std::move(name),     kind, request.moe.capacity.max_tokens, layout->route_block_size_m.value_or(0),
+      layout->total_bytes, {}};
 }
 
 RuntimePart buffers_part(std::string name, PartKind kind, i64 tokens, i64 block,

@@ -39,6 +39,10 @@ void add_blocks(std::vector<Neighbour>& list, const DeploymentRequest& origin) {
         skipped("block", knob, "micro and dynamic kernels take tiles by their rows, whatever is pinned"));
     return;
   }
+  if (request.moe.contract->lean_executor) {
+    list.push_back(skipped("block", knob, "the lean executor has blocks of its own, whatever is pinned"));
+    return;
+  }
   for (i64 block : kBlockSizes) {
     PlanRequest changed = request;
     changed.moe.capacity.block_size_m = block;

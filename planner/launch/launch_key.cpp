@@ -24,6 +24,11 @@ Status check_modelled(const MoeRequest& request, const MoeLayout& layout) {
       layout.weight_layout != WeightLayout::trellis)
     return not_modelled("/weights/source_format", "launch keys are modelled for Trellis plans alone",
                         "size and audit answer for this plan");
+  if (request.contract->lean_executor)
+    return not_modelled(
+        "/contract",
+        concat("no engine launches plans of ", request.contract->id, ": launch keys are of engines"),
+        "size and audit answer for this plan");
   if (weights.activation != Activation::silu || request.capacity.swiglu_limit)
     return not_modelled("/weights/activation", "launch keys are modelled for silu without a limit",
                         "size and audit answer for this plan");

@@ -29,6 +29,30 @@ Status check_swiglu(const MoeRequest& request) {
   return check_scale("swiglu_beta", capacity.swiglu_beta);
 }
 
+Status check_lean(const MoeRequest& request) {
+  const std::string_view id = request.contract->id;
+  const MoeCapacity& capacity = request.capacity;
+  constexpr std::string_view kOthers = "moeplan help contracts lists the others";
+  if (request.kind != MoeKind::tensor_parallel)
+    return Error{ErrorCode::field_not_in_contract, "/kind",
+                 concat("contract ", id, " plans tensor-parallel ranks alone"),
+                 concat("plan moe_tp, or take the contract of an engine: ", kOthers)};
+  if (capacity.swiglu_limit)
+    return Error{ErrorCode::swiglu_limit, "/capacity/swiglu_limit",
+                 concat("contract ", id, " has silu without a limit alone"),
+                 concat("drop swiglu_limit, or take the contract of an engine: ", kOthers)};
+  const std::pair<std::string_view, bool> given[] = {
+      {"apply_router_weight_on_input", capacity.apply_router_weight_on_input.value_or(false)},
+      {"core_token_counts", capacity.core_token_counts.has_value()},
+  };
+  for (const auto& [field, is_given] : given) {
+    if (is_given)
+      return Error{ErrorCode::field_not_in_contract, concat("/capacity/", field),
+                   concat("contract ", id, " has no ", field), concat("drop ", field)};
+  }
+  return Ok{};
+}
+
 Status check_block_size(const MoeCapacity& capacity) {
   if (!capacity.block_size_m || block_size_index(*capacity.block_size_m) >= 0) return Ok{};
   return Error{

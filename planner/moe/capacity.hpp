@@ -9,6 +9,9 @@ namespace moeplan {
 // Swiglu limit, alpha and beta against the activation.
 Status check_swiglu(const MoeRequest& request);
 
+// What engines take of a request and the lean executor does not.
+Status check_lean(const MoeRequest& request);
+
 // The pinned block size, in every quantisation mode.
 Status check_block_size(const MoeCapacity& capacity);
 

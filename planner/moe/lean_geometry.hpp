@@ -26,6 +26,12 @@ constexpr i64 lean_slice_columns(i64 capacity, i64 rows, i64 hidden) {
   return min_of(hidden, max_of(bytes / (rows * 2) / 128, 1) * 128);
 }
 
+// Elements of expert_rows that a launch of `rows` routes takes, of the `planned` ones: a launch of fewer
+// routes than the plan's takes wider slices, and never less than one block of columns.
+constexpr i64 lean_live_rows_elements(i64 planned, i64 rows, i64 hidden) {
+  return max_of(min_of(rows * hidden, planned), rows * 128);
+}
+
 // fp32 elements of the output. Gate and up of the prefill executor, halves, lie in it until FC2 writes it.
 constexpr i64 lean_output_elements(i64 capacity, i64 tokens, i64 rows, i64 hidden, i64 fc1_columns) {
   const i64 elements = tokens * hidden;

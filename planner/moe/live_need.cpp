@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/moe/geometry.hpp"
+#include "planner/moe/lean_geometry.hpp"
 
 namespace moeplan {
 namespace {
@@ -62,16 +63,13 @@ LiveRuntime live_runtime(const MoeRequest& request, const MoeLayout& layout, Exp
           .multiprocessors = request.multiprocessors(),
           .block_size = layout.route_block_size_m,
           .direct_tokens = direct_tokens(request, layout, map),
-          .small_m_tokens = small_m_tokens(request, layout, experts, map)};
+          .small_m_tokens = small_m_tokens(request, layout, experts, map),
+          .lean_executor = request.contract->lean_executor};
 }
 
-LiveNeed live_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens) {
-  LiveNeed need;
-  need.block_size = r.block_size ? *r.block_size : select_block_size(tokens, r.top_k, r.experts);
-  need.small_m = tokens <= r.small_m_tokens;
-  const i64 b = need.block_size;
-  const auto planned_of = [&](CoreTensor tensor) { return planned[static_cast<std::size_t>(tensor)]; };
+namespace {
 
+CoreSizes exact_sizes(const LiveRuntime& r, i64 tokens) {
   CoreSizes sizes{};
   sizes.rows = tokens * r.top_k;
   sizes.tokens = tokens;
@@ -80,6 +78,40 @@ LiveNeed live_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens
   sizes.intermediate = r.intermediate;
   sizes.experts = r.experts;
   sizes.multiprocessors = r.multiprocessors;
+  return sizes;
+}
+
+void set_elements(LiveNeed& need, const CoreElements& planned, const CoreSizes& sizes) {
+  for (std::size_t i = 0; i < planned.size(); ++i)
+    need.elements[i] = planned[i] < 0 ? -1 : elements_of(static_cast<CoreTensor>(i), sizes);
+}
+
+LiveNeed lean_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens) {
+  CoreSizes sizes = exact_sizes(r, tokens);
+  sizes.lean_tokens = r.capacity;
+  sizes.cache2 = sizes.rows * r.intermediate;
+  size_lean_routes(sizes);
+  LiveNeed need;
+  need.block_size = is_lean_decode(r.capacity) ? 0 : kLeanBlock;
+  need.small_m = false;
+  set_elements(need, planned, sizes);
+  constexpr auto kRows = static_cast<std::size_t>(CoreTensor::expert_rows);
+  if (planned[kRows] >= 0)
+    need.elements[kRows] = lean_live_rows_elements(planned[kRows], sizes.rows, r.hidden);
+  return need;
+}
+
+}  // namespace
+
+LiveNeed live_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens) {
+  if (r.lean_executor) return lean_need(r, planned, tokens);
+  LiveNeed need;
+  need.block_size = r.block_size ? *r.block_size : select_block_size(tokens, r.top_k, r.experts);
+  need.small_m = tokens <= r.small_m_tokens;
+  const i64 b = need.block_size;
+  const auto planned_of = [&](CoreTensor tensor) { return planned[static_cast<std::size_t>(tensor)]; };
+
+  CoreSizes sizes = exact_sizes(r, tokens);
   sizes.cache2 = cache2_elements(tokens, r.top_k, r.intermediate, need.small_m);
   // The packer takes the bucket's buffers where they are large enough, else exactly as much as it has rows.
   sizes.slots = route_slots(pow2_ceil(tokens) * r.top_k, b, r.experts);
@@ -97,13 +129,13 @@ LiveNeed live_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens
   }
   sizes.fc1_scratch = gemm_scratch_elements(r.fc1_columns, scratch_slots, b, r.multiprocessors);
   sizes.fc2_scratch = gemm_scratch_elements(r.hidden, scratch_slots, b, r.multiprocessors);
-
-  for (std::size_t i = 0; i < planned.size(); ++i)
-    need.elements[i] = planned[i] < 0 ? -1 : elements_of(static_cast<CoreTensor>(i), sizes);
+  set_elements(need, planned, sizes);
   return need;
 }
 
 std::vector<LiveRange> rising_ranges(const LiveRuntime& r) {
+  // Every need of the lean executor rises with the routes.
+  if (r.lean_executor) return {{1, r.capacity}};
   // The last token counts before something changes: a kernel's limit, a bucket, the selected block.
   std::vector<i64> ends{r.direct_tokens, r.small_m_tokens, r.capacity};
   for (i64 bucket = 1; bucket < r.capacity; bucket *= 2) ends.push_back(bucket);

@@ -1,6 +1,7 @@
 // What one launch of m live tokens needs of each tensor of a W4A16 plan, as the runtime of its contract
 // reckons it: the block from m, the route count from the power-of-two bucket of m or from m itself, the
-// direct top-k and small-m kernels. Source: docs/soundness.md section 1.
+// direct top-k and small-m kernels; under a lean contract its executor's exact routes and slices. Source:
+// docs/soundness.md section 1.
 #pragma once
 
 #include <array>
@@ -33,6 +34,7 @@ struct LiveRuntime {
   std::optional<i64> block_size;  // fixed for the plan; else each launch selects its own
   i64 direct_tokens;              // the direct top-k kernel takes up to so many; 0: never
   i64 small_m_tokens;             // the small-m direct kernel takes up to so many; 0: never
+  bool lean_executor;             // of Contract
 };
 
 // Of a tensor-parallel or expert-parallel W4A16 request and its layout.
@@ -45,8 +47,8 @@ bool may_have(const MoeRequest& request, ExpertMap map);
 // tensors that it lacks need nothing.
 struct LiveNeed {
   CoreElements elements;
-  i64 block_size;
-  bool small_m;  // intermediate_cache2 is the small-m direct kernel's
+  i64 block_size;  // 0: the launch packs no routes
+  bool small_m;    // intermediate_cache2 is the small-m direct kernel's
 };
 LiveNeed live_need(const LiveRuntime& runtime, const CoreElements& planned, i64 tokens);
 

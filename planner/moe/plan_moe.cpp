@@ -124,7 +124,7 @@ Result<MoeLayout> lay_out(const MoeRequest& request, const WeightPlan& weights) 
   layout.route_bytes = layout.arena.end;
 
   const bool is_w4a16 = request.weights.quant_mode == QuantMode::w4a16;
-  const auto counts = core_token_counts(request.capacity, is_w4a16 && !weights.trellis);
+  const auto counts = core_token_counts(request, is_w4a16 && !weights.trellis);
   if (is_w4a16) {
     const W4a16Plan plan = prepare_w4a16(request, weights, counts);
     layout.weight_layout = weights.layout;
@@ -153,6 +153,9 @@ Result<MoeLayout> lay_out(const MoeRequest& request, const WeightPlan& weights) 
 
 Result<MoeLayout> plan_moe(const MoeRequest& request) {
   MOEPLAN_CHECK(request.contract && request.device.sm_count, "a request without contract or SM count");
+  if (request.contract->lean_executor) {
+    if (auto s = check_lean(request); !s) return s.error();
+  }
   if (request.kind == MoeKind::expert_parallel) return plan_expert_parallel(request);
 
   const auto weights = plan_weights(*request.contract, request.weights);

@@ -118,6 +118,11 @@ struct MoeRequest {
 
   UnpinnedBlocks unpinned_blocks() const { return assumed_blocks.value_or(contract->unpinned_blocks); }
 
+  // The route block that is stated and meant: the lean executor has blocks of its own.
+  std::optional<i64> pinned_block() const {
+    return contract->lean_executor ? std::nullopt : capacity.block_size_m;
+  }
+
   i64 multiprocessors() const { return max_of(*device.sm_count, 1); }
 };
 

@@ -76,7 +76,9 @@ class Auditor {
     if (tensor.short_at || needs <= tensor.planned) return;
     tensor.short_at = tokens;
     tensor.short_need = needs;
-    tensor.consequence = consequence_of(kinds_[i], need.small_m);
+    // The lean executor asks for the room of every tensor before it launches anything.
+    tensor.consequence =
+        runtime_.lean_executor ? Consequence::refused : consequence_of(kinds_[i], need.small_m);
   }
 
   // Notes the first count of `range` at which tensor i needs that many elements.
@@ -92,6 +94,7 @@ class Auditor {
   }
 
   void note_block(i64 block_size, const LiveRange& tokens) {
+    if (block_size == 0) return;
     if (audit_.blocks.empty() || audit_.blocks.back().block_size != block_size)
       audit_.blocks.push_back({block_size, tokens});
     else

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planner/core/text.hpp"
+#include "planner/moe/lean_geometry.hpp"
 #include "planner/moe/micro_dynamic.hpp"
 #include "planner/moe/token_counts.hpp"
 #include "planner/moe/w4a16.hpp"
@@ -87,14 +88,33 @@ void add_projection(Symbols& symbols, const MoeRequest& request) {
          "columns of the first projection");
 }
 
+// Slices, route blocks and the output of the lean executor.
+void add_lean_terms(Symbols& symbols, const MoeRequest& request) {
+  const bool is_decode = is_lean_decode(request.capacity.tokens());
+  add_input(symbols, "rows_bytes", is_decode ? kLeanDecodeRowsBytes : kLeanPrefillRowsBytes,
+            concat("bytes that routes' rows of one slice may take, in a ", is_decode ? "decode" : "prefill",
+                   " plan"));
+  define(symbols, "slice", "min(k, max(rows_bytes/(2*N)/128, 1)*128)", "columns of one slice of FC2");
+  if (is_decode) {
+    define(symbols, "full_rotation_output", "tokens*k", "");
+    return;
+  }
+  define(symbols, "full_rotation_output", "max(tokens*k, cd(N*c1,2))", "");
+  add_input(symbols, "b", kLeanBlock, "rows of a route block, the executor's own");
+  define(symbols, "slots", "N+min(N,R)*(b-1)", concat("route slots at block ", kLeanBlock));
+  define(symbols, "packed_route_indices", "slots", "");
+  define(symbols, "block_expert_ids", "cd(slots,b)", "");
+}
+
 void add_tensor_parallel(Symbols& symbols, const MoeRequest& request, const MoeLayout& layout,
                          const WeightPlan& weights) {
-  const auto counts = core_token_counts(request.capacity, !weights.trellis);
+  const auto counts = core_token_counts(request, !weights.trellis);
   const W4a16Plan plan = prepare_w4a16(request, weights, counts);
   add_projection(symbols, request);
   define(symbols, "N", "max(t*topk,1)", "token-expert pairs");
   define(symbols, "tokens", "max(N/topk,1)", "tokens");
   add_route_experts(symbols, request, weights.trellis);
+  if (request.contract->lean_executor) return add_lean_terms(symbols, request);
   const i64 tokens = max_of(layout.bound_tokens, 1);
   i64 direct[kBlockSizeCount] = {};
   direct_slots_of(plan, tokens, direct);
@@ -128,6 +148,8 @@ constexpr SourceRow kCoreSources[] = {
     {"packed_route_indices", {"docs/contracts.md section 3", "host.py, max_packed_route_slots"}},
     {"block_expert_ids", {"docs/contracts.md section 3", "host.py, max_packed_route_slots"}},
 };
+// Written for this contract: there is no other original.
+constexpr FormulaSource kLeanSource = {"docs/contracts.md section 13", "ours: planner/moe/lean_geometry.hpp"};
 constexpr std::string_view kWorkspace = "moe/fused_moe/_impl.py, _plan_core_workspace";
 
 }  // namespace
@@ -164,6 +186,7 @@ FormulaSource moe_formula_source(const MoeRequest& request, const MoeLayout& lay
                                  const TensorSpec& tensor) {
   if (tensor.region == Region::route) return {"docs/contracts.md section 6", kWorkspace};
   if (layout.implementation != Implementation::w4a16) return {"docs/contracts.md section 9", kWorkspace};
+  if (request.contract->lean_executor) return kLeanSource;
   for (const SourceRow& row : kCoreSources) {
     if (row.tensor == tensor.name) return row.source;
   }

@@ -4,7 +4,8 @@
 
 namespace moeplan {
 
-TokenCounts core_token_counts(const MoeCapacity& capacity, bool bucketed) {
+TokenCounts core_token_counts(const MoeRequest& request, bool bucketed) {
+  const MoeCapacity& capacity = request.capacity;
   const auto bucket = [&](i64 tokens) {
     const i64 floored = max_of(tokens, 1);
     return bucketed ? pow2_ceil(floored) : floored;
@@ -15,6 +16,10 @@ TokenCounts core_token_counts(const MoeCapacity& capacity, bool bucketed) {
   };
 
   const i64 capacity_tokens = bucket(capacity.max_tokens);
+  if (request.contract->lean_executor) {
+    add(capacity_tokens);
+    return counts;
+  }
   if (const auto& given = capacity.core_token_counts) {
     const bool lists_capacity =
         std::ranges::any_of(*given, [&](i64 count) { return bucket(count) == capacity_tokens; });

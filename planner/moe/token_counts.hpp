@@ -11,7 +11,8 @@ namespace moeplan {
 using TokenCounts = FixedVector<i64, kMaxTokenCounts + 2>;
 
 // Distinct counts in upstream's order: capacity first unless listed, the given counts, the micro cut-over.
-// `bucketed`: each count rounds up to a power of two. Source: docs/contracts.md section 6.
-TokenCounts core_token_counts(const MoeCapacity& capacity, bool bucketed);
+// `bucketed`: each count rounds up to a power of two. A lean plan has the capacity alone. Source:
+// docs/contracts.md section 6.
+TokenCounts core_token_counts(const MoeRequest& request, bool bucketed);
 
 }  // namespace moeplan

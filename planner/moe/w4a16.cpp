@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/moe/lean_geometry.hpp"
+
 namespace moeplan {
 namespace {
 
@@ -60,11 +62,52 @@ constexpr Rule kCoreRules[] = {
      .type = ElementType::float16,
      .shape = [](Sizes s) { return shape(s.rows, s.hidden); },
      .formula = "N*k"},
+    {.name = "gate_up",
+     .type = ElementType::float16,
+     .shape = [](Sizes s) { return shape(s.rows, s.fc1_columns); },
+     .formula = "N*c1"},
+    {.name = "expert_rows",
+     .type = ElementType::float16,
+     .shape = [](Sizes s) { return shape(s.rows, s.slice_columns); },
+     .formula = "N*slice"},
     {.name = "kernel_workspace",
      .type = ElementType::int32,
      .shape = [](Sizes s) { return shape(4 * s.multiprocessors + 2); },
      .formula = "4*sms+2"},
 };
+
+// Gate and up may lie in a prefill plan's output, beyond its rows.
+Shape lean_output_shape(Sizes s) {
+  if (is_lean_decode(s.lean_tokens)) return shape(s.tokens, s.hidden);
+  return shape(lean_output_elements(s.lean_tokens, s.tokens, s.rows, s.hidden, s.fc1_columns));
+}
+
+// What the lean executor sizes otherwise.
+struct LeanRule {
+  CoreTensor tensor;
+  Rule rule;
+};
+constexpr LeanRule kLeanRules[] = {
+    {CoreTensor::full_rotation_output,
+     {.name = "full_rotation_output",
+      .type = ElementType::float32,
+      .shape = lean_output_shape,
+      .formula = "tokens*k, in a prefill plan max(tokens*k, cd(N*c1,2))"}},
+    {CoreTensor::kernel_workspace,
+     {.name = "kernel_workspace",
+      .type = ElementType::int32,
+      .shape = [](Sizes s) { return shape(lean_workspace_words(s.hidden)); },
+      .formula = "cd(k,128)+4"}},
+};
+
+const Rule& rule_of(CoreTensor tensor, bool is_lean) {
+  if (is_lean) {
+    for (const LeanRule& lean : kLeanRules) {
+      if (lean.tensor == tensor) return lean.rule;
+    }
+  }
+  return kCoreRules[static_cast<int>(tensor)];
+}
 
 bool is_present(Presence when, CorePresence presence) {
   switch (when) {
@@ -74,6 +117,10 @@ bool is_present(Presence when, CorePresence presence) {
       return presence.trellis;
     case Presence::trellis_uncoupled:
       return presence.trellis && !presence.coupled_hadamard;
+    case Presence::lean_decode:
+      return is_lean_decode(presence.lean_tokens);
+    case Presence::lean_prefill:
+      return !is_lean_decode(presence.lean_tokens);
   }
   return false;
 }
@@ -122,7 +169,7 @@ Bound bound_of(i64 columns, i64 slots, i64 block_size, i64 multiprocessors) {
 std::string_view name_of(CoreTensor tensor) { return kCoreRules[static_cast<int>(tensor)].name; }
 
 i64 elements_of(CoreTensor tensor, const CoreSizes& sizes) {
-  return kCoreRules[static_cast<int>(tensor)].shape(sizes).elements();
+  return rule_of(tensor, sizes.lean_tokens > 0).shape(sizes).elements();
 }
 
 BlockRange reachable_blocks(i64 tokens, i64 top_k, i64 experts) {
@@ -141,7 +188,7 @@ void place_core_tensors(ArenaLayout& arena, std::span<const CoreTensorEntry> ent
   const ElementTypes types{.cache = cache_dtype, .io = cache_dtype, .logits = cache_dtype};
   for (const CoreTensorEntry& entry : entries) {
     if (!is_present(entry.present, presence)) continue;
-    place(arena, kCoreRules[static_cast<int>(entry.tensor)], sizes, types, Region::core, kMoeAlignment);
+    place(arena, rule_of(entry.tensor, presence.lean_tokens > 0), sizes, types, Region::core, kMoeAlignment);
   }
 }
 
@@ -165,6 +212,13 @@ void size_routes(CoreSizes& sizes, BlockRange range, const i64 (&direct_slots)[k
     raise(sizes.fc1_scratch, sizes.fc1_bound, sizes.fc1_columns, scratch_slots, block_size);
     raise(sizes.fc2_scratch, sizes.fc2_bound, sizes.hidden, scratch_slots, block_size);
   }
+}
+
+void size_lean_routes(CoreSizes& sizes) {
+  sizes.slots = sizes.blocks = 0;
+  if (is_lean_decode(sizes.lean_tokens)) return;
+  sizes.slots = route_slots(sizes.rows, kLeanBlock, sizes.experts);
+  sizes.blocks = ceil_div(sizes.slots, kLeanBlock);
 }
 
 bool small_m_direct_applies(const SmallMShape& s) {
@@ -215,7 +269,8 @@ W4a16Plan prepare_w4a16(const MoeRequest& request, const WeightPlan& weights, st
                      weights.trellis ? contract.trellis_route_experts : contract.other_route_experts,
                      weights_experts, router_experts),
                  .multiprocessors = request.multiprocessors(),
-                 .block_size = capacity.block_size_m};
+                 .block_size = request.pinned_block()};
+  if (contract.lean_executor && !is_lean_decode(capacity.tokens())) plan.block_size = kLeanBlock;
   // The public query resolves an unpinned Trellis plan with the router's expert count, not with R.
   if (!plan.block_size && weights.trellis && contract.trellis_unpinned_is_one)
     plan.block_size = select_block_size(std::ranges::max(counts), plan.top_k, router_experts);
@@ -233,16 +288,22 @@ CoreSizes place_w4a16_core(ArenaLayout& arena, const W4a16Plan& plan, i64 tokens
   sizes.fc1_columns = fc1_columns(weights.intermediate_size, is_gated(weights.activation));
   sizes.experts = plan.experts;
   sizes.multiprocessors = plan.multiprocessors;
-  sizes.cache2 = cache2_elements(sizes.tokens, plan.top_k, sizes.intermediate,
-                                 small_m_direct_applies(small_m_shape(plan, sizes.tokens)));
-
-  i64 direct_slots[kBlockSizeCount] = {};
-  direct_slots_of(plan, sizes.tokens, direct_slots);
-  size_routes(sizes, block_range_of(plan, ceil_div(sizes.rows, plan.top_k)), direct_slots);
+  if (request.contract->lean_executor) {
+    sizes.lean_tokens = request.capacity.tokens();
+    sizes.cache2 = sizes.rows * sizes.intermediate;
+    sizes.slice_columns = lean_slice_columns(sizes.lean_tokens, sizes.rows, sizes.hidden);
+    size_lean_routes(sizes);
+  } else {
+    sizes.cache2 = cache2_elements(sizes.tokens, plan.top_k, sizes.intermediate,
+                                   small_m_direct_applies(small_m_shape(plan, sizes.tokens)));
+    i64 direct_slots[kBlockSizeCount] = {};
+    direct_slots_of(plan, sizes.tokens, direct_slots);
+    size_routes(sizes, block_range_of(plan, ceil_div(sizes.rows, plan.top_k)), direct_slots);
+  }
 
   const DType cache = plan.weights.trellis ? DType::float16 : weights.io_dtype;
   place_core_tensors(arena, request.contract->core_tensors, sizes,
-                     {plan.weights.trellis, plan.weights.coupled_hadamard}, cache);
+                     {plan.weights.trellis, plan.weights.coupled_hadamard, sizes.lean_tokens}, cache);
   return sizes;
 }
 

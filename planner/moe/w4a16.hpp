@@ -36,9 +36,11 @@ struct CoreSizes {
   i64 intermediate;  // n
   i64 experts;       // R
   i64 multiprocessors;
-  i64 cache2;  // elements of intermediate_cache2
-  i64 slots;   // the most over the block range
-  i64 blocks;  // likewise, on its own
+  i64 cache2;         // elements of intermediate_cache2
+  i64 lean_tokens;    // the capacity of a lean plan; 0: an engine's
+  i64 slice_columns;  // of a lean plan
+  i64 slots;          // the most over the block range
+  i64 blocks;         // likewise, on its own
   i64 fc1_scratch;
   i64 fc2_scratch;
   Bound fc1_bound;
@@ -52,6 +54,7 @@ i64 elements_of(CoreTensor tensor, const CoreSizes& sizes);
 struct CorePresence {
   bool trellis;
   bool coupled_hadamard;
+  i64 lean_tokens = 0;  // of CoreSizes
 };
 void place_core_tensors(ArenaLayout& arena, std::span<const CoreTensorEntry> entries, const CoreSizes& sizes,
                         CorePresence presence, DType cache_dtype);
@@ -59,6 +62,10 @@ void place_core_tensors(ArenaLayout& arena, std::span<const CoreTensorEntry> ent
 // Slots, blocks and split-K scratch: the maximum of each over `range`, independently. `direct_slots`, by
 // index into kBlockSizes, may raise the slots that the scratch covers but not the route tensors.
 void size_routes(CoreSizes& sizes, BlockRange range, const i64 (&direct_slots)[kBlockSizeCount]);
+
+// Slots and blocks of a lean plan: exact routes in blocks of kLeanBlock. None of a decode plan, which packs
+// no routes in memory.
+void size_lean_routes(CoreSizes& sizes);
 
 // The small-m direct kernel's conditions on one launch of m tokens.
 struct SmallMShape {
@@ -85,7 +92,7 @@ struct W4a16Plan {
   i64 top_k;
   i64 experts;  // R
   i64 multiprocessors;
-  std::optional<i64> block_size;  // pinned or resolved
+  std::optional<i64> block_size;  // pinned or resolved, or the lean executor's: none of kBlockSizes then
 };
 
 // The one block size that is fixed for the plan, if any, and R. Call after the request was checked.

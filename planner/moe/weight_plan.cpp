@@ -47,9 +47,10 @@ bool is_silu_or_situ(Activation activation) {
   return activation == Activation::silu || activation == Activation::situ;
 }
 
-Error activation_mismatch(std::string_view what, const MoeWeights& weights, std::string_view takes) {
+Error activation_mismatch(std::string_view what, const MoeWeights& weights, std::string_view takes,
+                          std::string_view help = "") {
   return Error{ErrorCode::activation_mode_mismatch, "/weights/activation",
-               concat(what, " takes ", takes, ", got ", name_of(weights.activation)), ""};
+               concat(what, " takes ", takes, ", got ", name_of(weights.activation)), std::string(help)};
 }
 
 Error layout_mismatch(std::string_view message, std::string_view help) {
@@ -67,8 +68,11 @@ WeightLayout w4a16_layout(const MoeWeights& weights, bool trellis) {
   return packs ? WeightLayout::packed : WeightLayout::native;
 }
 
-Status check_w4a16(const MoeWeights& weights, bool trellis) {
+Status check_w4a16(const Contract& contract, const MoeWeights& weights, bool trellis) {
   if (trellis) {
+    if (contract.lean_executor && weights.activation != Activation::silu)
+      return activation_mismatch(concat("Trellis W4A16 under ", contract.id), weights, "silu",
+                                 "plan silu, or take the contract of an engine");
     if (!is_silu_or_situ(weights.activation))
       return activation_mismatch("Trellis W4A16", weights, "silu or situ");
     if (weights.weight_layout.value_or(LayoutOverride::trellis_native) != LayoutOverride::trellis_native)
@@ -99,7 +103,7 @@ Status check_mode(const Contract& contract, const MoeWeights& weights, QuantMode
   const bool trellis = weights.source_format == contract.trellis_source;
   switch (mode) {
     case QuantMode::w4a16:
-      return check_w4a16(weights, trellis);
+      return check_w4a16(contract, weights, trellis);
     case QuantMode::w4a8_mx:
       return check_w4a8_mx(weights, trellis);
     case QuantMode::w6a8_mx:
@@ -271,11 +275,15 @@ Status check_source_mode(const Contract& contract, SourceFormat source, QuantMod
       fits = source == SourceFormat::mxfp6_e2m3;
       break;
   }
+  if (contract.lean_executor) fits = trellis && mode == QuantMode::w4a16;
   if (fits) return Ok{};
   return Error{ErrorCode::source_mode_mismatch, "/weights/source_format",
                concat("quant_mode ", name_of(mode), " does not read source_format ", name_of(source),
                       " under ", contract.id),
-               "docs/contracts.md section 10 lists the pairs"};
+               contract.lean_executor ? concat("it plans ", name_of(contract.trellis_source),
+                                               " weights in w4a16 alone: moeplan "
+                                               "help contracts lists the others")
+                                      : std::string("docs/contracts.md section 10 lists the pairs")};
 }
 
 Result<WeightPlan> plan_weights(const Contract& contract, const MoeWeights& weights) {

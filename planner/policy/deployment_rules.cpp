@@ -1,4 +1,5 @@
 // Rules about the engine around the plans: its settings, late allocations and the KV cache.
+#include <algorithm>
 #include <tuple>
 
 #include "planner/core/text.hpp"
@@ -6,6 +7,7 @@
 #include "planner/deployment/exl3_rules.hpp"
 #include "planner/deployment/exl3_runtime.hpp"
 #include "planner/deployment/fit.hpp"
+#include "planner/deployment/ignored_pins.hpp"
 #include "planner/deployment/indexer_budget.hpp"
 #include "planner/policy/rule_checks.hpp"
 
@@ -114,11 +116,15 @@ void check_lost_kv_tokens(const RuleCase& c) {
 void check_known_figures(const RuleCase& c) {
   const Difference* difference = c.subject.difference;
   if (!difference) return;
+  // No engine launches lean plans, so nothing that is stated makes their kernels known.
+  const auto is_lean = [](const DeployedPlan& plan) { return plan.request().contract->lean_executor; };
+  const bool all_lean = !c.subject.plans.empty() && std::ranges::all_of(c.subject.plans, is_lean);
   const std::tuple<std::string_view, const Change<i64>*, std::string_view> figures[] = {
       {"KV tokens", &difference->kv_tokens, "/measured"},
       {"KV bytes a token", &difference->kv_bytes_per_token, "/deployment"},
       {"cold kernels", &difference->cold_keys, "/device"}};
   for (const auto& [what, change, pointer] : figures) {
+    if (change == &difference->cold_keys && all_lean) continue;
     if (change->before && !change->after)
       c.out.push_back(
           {std::string(pointer),
@@ -145,6 +151,7 @@ void pass_on(const RuleCase& c, std::vector<Finding> findings) {
 
 void check_engine(const RuleCase& c) {
   if (c.is_exl3_deployment()) pass_on(c, exl3_findings(c.subject.deployment));
+  pass_on(c, ignored_pins(c.subject.deployment));
 }
 
 void check_indexer(const RuleCase& c) {

@@ -72,7 +72,7 @@ void check_unpinned(const RuleCase& c) {
 
 void check_pin_reach(const RuleCase& c) {
   for (const DeployedPlan& plan : c.subject.plans) {
-    const auto pin = plan.request().capacity.block_size_m;
+    const auto pin = plan.request().pinned_block();
     if (!pin || plan.layout.implementation != Implementation::w4a16) continue;
     const i64 tokens = plan.request().capacity.tokens();
     const BlockRange range =

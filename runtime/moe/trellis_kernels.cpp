@@ -46,6 +46,9 @@ std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& 
   const MoeWeights& weights = request.weights;
   if (layout.weight_layout != WeightLayout::trellis)
     return "this build's Trellis kernels run Trellis plans alone";
+  if (request.contract->lean_executor)
+    return concat("this build's Trellis kernels run the tensors of engines' plans, not of ",
+                  request.contract->id);
   if (request.kind != MoeKind::tensor_parallel)
     return "this build has no Trellis kernels for expert-parallel plans";
   if (weights.trellis_codebook.value_or(TrellisCodebook::mcg) != TrellisCodebook::mcg)

@@ -22,6 +22,7 @@ except ImportError:
 
 binary, root = sys.argv[1], pathlib.Path(sys.argv[2])
 os.environ["MOEPLAN_CACHE_DIR"] = os.path.join(tempfile.mkdtemp(prefix="moeplan-outputs-"), "cache")
+LEAN = ["-c", "configs/glm52.json", "--contract", "moeplan-lean-1"]
 COMPILE = ["compile", "-c", "configs/glm52.json", "--arch", "sm_120", "--plan", "decode"]
 log = "tests/golden/logs/glm52_exl3_325_tp4_dcp4_mtp3_cap1024.log"
 
@@ -85,6 +86,18 @@ COMMANDS = [
     (["capacity", "-c", "configs/glm52.json", "--set", "/measured/available_kv=1 MiB"], None),
     (["capacity", "-c", "-"], hostile_config()),
     (["explain", "prefill", "-c", "configs/glm52.json"], None),
+    (["explain", "prefill", *LEAN], None),
+    (["explain", "decode/expert_rows", *LEAN], None),
+    (["size", *LEAN], None),
+    (["size", "-c", "configs/glm52-mixed325.json", "--contract", "moeplan-lean-1"], None),
+    (["capacity", *LEAN], None),
+    (["audit", *LEAN], None),
+    (["launches", *LEAN], None),
+    (["launches", *LEAN, "--plan", "prefill", "--live-tokens", "700"], None),
+    (["check", *LEAN, "--baseline", baseline_file()], None),
+    (["diff", "configs/glm52.json", "--contracts", "sparkinfer-de04125,moeplan-lean-1"], None),
+    (["sweep", *LEAN, "--axis", "capacity=512,3072", "--columns", "bytes,slots,sound,cold_keys,reachable,bar"],
+     None),
     (["explain", "decode/fc1_c_tmp", "-c", "configs/glm52.json"], None),
     (["explain", "kv", "-c", "configs/glm52.json"], None),
     (["explain", "total", "-c", "configs/glm52-mixed325.json"], None),
@@ -310,7 +323,7 @@ def check_sarif():
             if "locations" not in result:
                 continue
             uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-            assert uri in ("stdin", "--set", "file:///nowhere.json", "file:///nowhere.log") or (root / uri).exists(), uri
+            assert uri in ("stdin", "--set", "--contract", "file:///nowhere.json", "file:///nowhere.log") or (root / uri).exists(), uri
         count += len(results)
         some = some or (sarif if len(results) > 2 else None)
     for breakage in (lambda s: s.update(version="2.2.0"),

@@ -134,7 +134,7 @@ const std::set<std::string> kOtherNames = {"all",
 std::set<std::string> words_of_findings() {
   const std::filesystem::path root = MOEPLAN_SOURCE_DIR;
   std::set<std::string> others = kOtherNames;
-  for (const char* contract : kContractIds) others.insert(contract);
+  for (const moeplan::Contract& contract : moeplan::contracts()) others.emplace(contract.id);
   for (const char* shipped : {"configs/models", "configs/devices"})
     for (const auto& file : std::filesystem::directory_iterator(root / shipped))
       others.insert(file.path().stem().string());

@@ -176,6 +176,41 @@ TEST_CASE("the formulas of a grid of MoE plans evaluate to their elements") {
   CHECK(plans > 5'000);
 }
 
+TEST_CASE("the formulas of a grid of lean plans evaluate to their elements") {
+  int plans = 0;
+  for (i64 experts : {1, 160, 256}) {
+    for (i64 top_k : {1, 3, 8}) {
+      for (i64 hidden : {128, 6144}) {
+        for (i64 intermediate : {128, 512, 2048}) {
+          for (i64 tokens : {1, 9, 64, 65, 3072, 100'000}) {
+            MoeRequest request =
+                trellis_request(kLeanContractId, experts, hidden, intermediate, top_k, tokens, 188);
+            for (i64 route_experts : {i64{0}, experts + 3}) {
+              request.capacity.route_experts = route_experts;
+              const auto layout = plan_moe(request);
+              REQUIRE(layout);
+              INFO("E " << experts << " topk " << top_k << " k " << hidden << " n " << intermediate
+                        << " tokens " << tokens);
+              CHECK(symbols_hold(moe_symbols(request, *layout), *layout));
+              ++plans;
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK(plans == 648);
+}
+
+TEST_CASE("the formulas of a deployment under the lean contract evaluate to its bytes") {
+  for (const char* path : {"configs/glm52.json", "configs/glm52-e160.json", "configs/glm52-gate8192.json"}) {
+    INFO(path);
+    Json config = Json::parse(read_source(path));
+    config["contract"] = kLeanContractId;
+    CHECK(judge_all(config) > 20);
+  }
+}
+
 TEST_CASE("the formulas of a grid of micro and dynamic plans evaluate to their elements") {
   int micro = 0, dynamic = 0;
   for (const char* contract : kContractIds) {

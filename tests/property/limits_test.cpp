@@ -57,6 +57,35 @@ TEST_CASE("the largest accepted inputs stay within 62 bits and equal a 128-bit r
   }
 }
 
+TEST_CASE("the largest accepted inputs of a lean plan stay within 62 bits and equal a 128-bit reference") {
+  MoeRequest request = largest(trellis_request(kLeanContractId, 1, 1, 1, 1, 1, 1));
+  for (i64 route_experts : {i64{0}, kMaxExperts}) {
+    request.capacity.route_experts = route_experts;
+    for (i64 tokens : {i64{1}, i64{64}, i64{65}, kMaxTokens}) {
+      request.capacity.max_tokens = tokens;
+      check_total(request, reference_lean(request));
+    }
+  }
+}
+
+TEST_CASE("5,000 random requests of the lean contract equal the reference") {
+  std::mt19937_64 random(20261130);
+  const auto in = [&](i64 low, i64 high) {
+    return low + static_cast<i64>(random() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  for (int i = 0; i < 5'000; ++i) {
+    MoeRequest request = trellis_request(kLeanContractId, in(1, 400), 128 * in(1, 64), 128 * in(1, 20),
+                                         in(1, 40), i % 2 ? in(1, 64) : in(65, 9'000), in(1, 200));
+    if (i % 3 == 0) request.capacity.route_experts = in(0, 512);
+    if (i % 5 == 0) request.capacity.route_experts.reset();
+    if (i % 7 == 0) request.capacity.block_size_m = kBlockSizes[in(0, 4)];
+    INFO("E=" << request.weights.experts << " k=" << request.weights.hidden_size
+              << " n=" << request.weights.intermediate_size << " topk=" << request.capacity.top_k
+              << " tokens=" << request.capacity.max_tokens);
+    check_total(request, reference_lean(request));
+  }
+}
+
 TEST_CASE("offsets stay ordered in every mode at the largest accepted inputs") {
   const std::pair<QuantMode, SourceFormat> modes[] = {{QuantMode::nvfp4, SourceFormat::modelopt_nvfp4},
                                                       {QuantMode::w4a8_nvfp4, SourceFormat::modelopt_nvfp4},

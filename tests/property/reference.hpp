@@ -59,7 +59,7 @@ inline Kind kind_of(const MoeRequest& r) {
   return Kind::native;
 }
 
-// sparkinfer-de04125: 1, sparkinfer-c2f135c: 2, b12x-36bce2c: 3.
+// sparkinfer-de04125: 1, sparkinfer-c2f135c: 2, b12x-36bce2c: 3; of engines alone.
 inline int number_of(const Contract& contract) {
   return contract.id == "sparkinfer-de04125" ? 1 : contract.id == "sparkinfer-c2f135c" ? 2 : 3;
 }
@@ -165,6 +165,34 @@ inline Wide reference_w4a16(const MoeRequest& r) {
   for (Wide tokens : list)
     core = std::max(core, w4a16_core(fixed, tokens, R, block_set(fixed, contract, tokens, topk, R)));
   return std::max<Wide>(router_bytes(r) + core, 1);
+}
+
+// Total bytes of a request of the lean contract.
+inline Wide reference_lean(const MoeRequest& r) {
+  const Wide k = r.weights.hidden_size, n = r.weights.intermediate_size;
+  const Wide topk = std::max<i64>(r.capacity.top_k, 1), T = std::max<i64>(r.capacity.max_tokens, 1);
+  const Wide R = r.capacity.route_experts.value_or(0) > 0 ? *r.capacity.route_experts : r.weights.experts;
+  const Wide N = T * topk;
+  const bool is_decode = T <= 64;
+  const Wide fitting = (is_decode ? Wide{1'310'720} : Wide{25'165'824}) / (N * 2) / 128;
+  const Wide slice = std::min(k, std::max<Wide>(fitting, 1) * 128);
+  Cursor at;
+  if (is_decode) {
+    at.add(T * k, 4);
+    at.add(N * 2 * n, 2);
+    at.add(N * slice, 2);
+  } else {
+    at.add(std::max(T * k, N * n), 4);  // 2n halves a row are n floats
+    at.add(N * n, 2);
+    at.add(N * slice, 2);
+    at.add(slots(N, 128, R), 4);
+    at.add(cd(slots(N, 128, R), 128), 4);
+    at.add(1, 4);
+    at.add(R + 1, 4);
+    at.add(R, 4);
+  }
+  at.add(cd(k, 128) + 4, 4);
+  return router_bytes(r) + at.end;
 }
 
 // Total bytes of an expert-parallel request.

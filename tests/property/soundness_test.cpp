@@ -45,10 +45,31 @@ bool equal(const MoeAudit& a, const MoeAudit& b) {
          });
 }
 
+// Of a lean plan: exact routes, blocks of 128 rows, and slices of as many columns as the planned rows hold.
+Wide reference_lean_need(const MoeRequest& request, const MoeLayout& layout, std::string_view name, Wide m) {
+  const Wide k = request.weights.hidden_size, n = request.weights.intermediate_size;
+  const Wide rows = m * request.capacity.top_k, R = layout.route_experts;
+  const bool is_decode = request.capacity.max_tokens <= 64;
+  if (name == "full_rotation_output") return is_decode ? m * k : std::max(m * k, rows * n);
+  if (name == "gate_up") return rows * 2 * n;
+  if (name == "intermediate_cache2") return rows * n;
+  if (name == "expert_rows") {
+    const Wide planned = find_tensor(layout, "expert_rows")->shape.elements();
+    return std::max(rows * 128, std::min(rows * k, planned));
+  }
+  if (name == "packed_route_indices") return slots(rows, 128, R);
+  if (name == "block_expert_ids") return cd(slots(rows, 128, R), 128);
+  if (name == "packed_route_count") return 1;
+  if (name == "expert_offsets") return R + 1;
+  if (name == "expert_counts") return R;
+  return cd(k, 128) + 4;  // kernel_workspace
+}
+
 // The need of one tensor at m live tokens, written down once more in 128 bits without any code of the
 // planner.
 Wide reference_need(const MoeRequest& request, const MoeLayout& layout, ExpertMap map, std::string_view name,
                     Wide m) {
+  if (request.contract->lean_executor) return reference_lean_need(request, layout, name, m);
   const int contract = number_of(*request.contract);
   const Kind kind = kind_of(request);
   const bool expert_parallel = request.kind == MoeKind::expert_parallel;
@@ -96,7 +117,7 @@ MoeRequest any_request(Random& random) {
   const i64 experts = random.of({1, 2, 4, 16, 64, 160, 256}), hidden = 128 * random.in(1, 16);
   const i64 top_k = random.in(1, 22), tokens = random.in(1, 400), sms = random.of({1, 48, 132, 188});
   MoeRequest request;
-  switch (random.in(0, 3)) {
+  switch (random.in(0, 4)) {
     case 0:
       request = packed_request(contract, experts, hidden, 16 * random.in(1, 40), top_k, tokens, sms);
       break;
@@ -106,6 +127,11 @@ MoeRequest any_request(Random& random) {
     case 2:
       request = trellis_request(contract, experts, hidden, 128 * random.in(1, 6), top_k, tokens, sms);
       break;
+    case 3:
+      request = trellis_request(kLeanContractId, experts, hidden, 128 * random.in(1, 6), top_k,
+                                random.in(0, 1) ? tokens : random.in(1, 64), sms);
+      if (random.in(0, 2) == 0) request.capacity.route_experts = random.in(0, 2 * experts);
+      return request;
     default:
       return expert_parallel_request(contract, experts, experts * random.in(1, 3), hidden,
                                      16 * random.in(1, 40), top_k, tokens, sms);
@@ -232,6 +258,86 @@ TEST_CASE("every packed plan of sparkinfer-c2f135c is sound at every live count"
   SUCCEED();
 }
 
+TEST_CASE("every lean plan is sound at every live count, and tight where a launch is full") {
+  for (i64 experts : {1, 2, 5}) {
+    for (i64 top_k : {1, 3, 8}) {
+      for (i64 hidden : {128, 384, 6144}) {
+        for (i64 tokens : {1, 2, 7, 63, 64, 65, 66, 100, 300}) {
+          for (i64 intermediate : {128, 2048}) {
+            const MoeRequest request =
+                trellis_request(kLeanContractId, experts, hidden, intermediate, top_k, tokens, 2);
+            const auto layout = plan_moe(request);
+            REQUIRE(layout);
+            INFO("E " << experts << " topk " << top_k << " k " << hidden << " n " << intermediate << " m "
+                      << tokens);
+            for (const TensorSpec& tensor : layout->arena.tensors) {
+              INFO(tensor.name);
+              Wide most = 0;
+              for (i64 m = 1; m <= tokens; ++m)
+                most = std::max(most, reference_lean_need(request, *layout, tensor.name, m));
+              CHECK(most == tensor.shape.elements());
+            }
+            for (AuditSearch search : {AuditSearch::exhaustive, AuditSearch::peaks}) {
+              const MoeAudit found = audit_moe(request, *layout, ExpertMap::absent, search);
+              CHECK_FALSE(found.counter_example());
+              for (const TensorAudit& tensor : found.tensors) CHECK(tensor.slack_bytes() == 0);
+              CHECK(found.blocks.empty() == (tokens <= 64));
+            }
+            const MoeAudit audits[] = {audit_moe(request, *layout, ExpertMap::absent)};
+            CHECK(unused_bytes(request, *layout, audits, true).empty());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a lean launch of m tokens needs what the reference says, tensor by tensor, and it never falls") {
+  for (i64 tokens : {5, 64, 65, 200}) {
+    for (i64 top_k : {1, 6}) {
+      const MoeRequest request = trellis_request(kLeanContractId, 3, 6144, 256, top_k, tokens, 2);
+      const auto layout = plan_moe(request);
+      REQUIRE(layout);
+      const CoreElements planned = planned_elements(*layout);
+      const LiveRuntime runtime = live_runtime(request, *layout, ExpertMap::absent);
+      REQUIRE(rising_ranges(runtime) == std::vector<LiveRange>{{1, tokens}});
+      CoreElements before{};
+      for (i64 m = 1; m <= tokens; ++m) {
+        const LiveNeed need = live_need(runtime, planned, m);
+        CHECK(need.block_size == (tokens <= 64 ? 0 : 128));
+        for (int i = 0; i < kCoreTensorCount; ++i) {
+          const auto t = static_cast<std::size_t>(i);
+          const std::string_view name = name_of(static_cast<CoreTensor>(i));
+          if (!find_tensor(*layout, name)) {
+            CHECK(need.elements[t] == -1);
+            continue;
+          }
+          INFO(name << " at m=" << m << " of " << tokens);
+          CHECK(Wide{need.elements[t]} == reference_lean_need(request, *layout, name, m));
+          CHECK(need.elements[t] >= before[t]);
+          before[t] = need.elements[t];
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a lean launch is refused where a tensor is too small, narrower slices aside") {
+  const MoeRequest request = trellis_request(kLeanContractId, 256, 6144, 512, 8, 64, 188);
+  MoeLayout shrunk = *plan_moe(request);
+  const auto shrink = [&](std::string_view name, i64 elements) {
+    std::ranges::find(shrunk.arena.tensors, name, &TensorSpec::name)->shape = shape(elements);
+    return audit_moe(request, shrunk, ExpertMap::absent);
+  };
+  const MoeAudit gate_up = shrink("gate_up", 64 * 8 * 1024 - 1);
+  CHECK(gate_up.counter_example() == 64);
+  CHECK(tensor_of(gate_up, "gate_up").consequence == Consequence::refused);
+  shrunk = *plan_moe(request);
+  // 512 routes of one block of columns are the least that a launch can go on with.
+  CHECK_FALSE(shrink("expert_rows", 512 * 128).counter_example());
+  CHECK(shrink("expert_rows", 512 * 128 - 1).counter_example() == 64);
+}
+
 TEST_CASE("looking at peaks alone finds what looking at every live count finds") {
   Random random;
   for (int i = 0; i < 1500; ++i) {
@@ -323,6 +429,45 @@ TEST_CASE("F6 an audit of b12x says that fewer tokens would reserve more") {
   REQUIRE(surprises.size() == 1);
   CHECK(surprises[0].rule == "capacity-not-monotone");
   CHECK(surprises[0].bytes == 285'120 - 272'400);
+}
+
+TEST_CASE("an audit of a lean plan says that fewer tokens would reserve more, whose slices are wider") {
+  // 58 tokens have 464 routes of 11 blocks of columns, 59 have 472 of 10.
+  const auto total = [](i64 tokens) {
+    return plan_moe(trellis_request(kLeanContractId, 256, 6144, 512, 8, tokens, 188))->total_bytes;
+  };
+  const MoeRequest request = trellis_request(kLeanContractId, 256, 6144, 512, 8, 59, 188);
+  const auto surprises = size_surprises(request, *plan_moe(request));
+  REQUIRE(surprises.size() == 1);
+  CHECK(surprises[0].rule == "capacity-not-monotone");
+  CHECK(surprises[0].bytes == 464 * 11 * 256 - 472 * 10 * 256 - 6144 * 4 - 8 * 1024 * 2);
+  CHECK(surprises[0].bytes == total(58) - total(59));
+  const MoeRequest full = trellis_request(kLeanContractId, 256, 6144, 512, 8, 64, 188);
+  CHECK(size_surprises(full, *plan_moe(full)).empty());
+}
+
+TEST_CASE("a lean plan that some smaller capacity outgrows is always told so") {
+  Random random;
+  int outgrown = 0;
+  for (int i = 0; i < 400; ++i) {
+    MoeRequest request =
+        trellis_request(kLeanContractId, random.of({1, 8, 256}), 128 * random.in(1, 48),
+                        128 * random.in(1, 8), random.in(1, 12), random.in(1, i % 2 ? 64 : 200), 188);
+    const i64 here = plan_moe(request)->total_bytes;
+    i64 most = here;
+    for (i64 tokens = 1; tokens < request.capacity.max_tokens; ++tokens) {
+      MoeRequest smaller = request;
+      smaller.capacity.max_tokens = tokens;
+      most = std::max(most, plan_moe(smaller)->total_bytes);
+    }
+    const auto surprises = size_surprises(request, *plan_moe(request));
+    INFO("k " << request.weights.hidden_size << " n " << request.weights.intermediate_size << " topk "
+              << request.capacity.top_k << " tokens " << request.capacity.max_tokens);
+    CHECK(surprises.empty() == (most == here));
+    if (!surprises.empty()) CHECK(surprises[0].bytes == most - here);
+    outgrown += most > here ? 1 : 0;
+  }
+  CHECK(outgrown > 10);
 }
 
 TEST_CASE("F1 an audit of a plan pinned to block 8 says what block 16 would save") {
