@@ -7,6 +7,7 @@ namespace moeplan {
 namespace {
 
 std::string missing_kernels(const MoeRequest& request, const MoeLayout& layout) {
+  if (request.contract->lean_executor) return missing_lean_kernels(request, layout);
   if (layout.weight_layout == WeightLayout::packed) return missing_packed_kernels(request, layout);
   if (layout.weight_layout == WeightLayout::trellis) return missing_trellis_kernels(request, layout);
   return concat("this build's kernels run ", kPlansWithKernels, "; this one has ",
@@ -37,6 +38,7 @@ PlannedKernels planned_kernels(const IndexerRequest& request, const IndexerLayou
 }
 
 KernelPlan kernel_plan(const MoeRequest& request, const MoeLayout& layout) {
+  if (request.contract->lean_executor) return lean_plan(request, layout);
   if (layout.weight_layout == WeightLayout::packed) return packed_plan(request, layout);
   return trellis_plan(request, layout);
 }
@@ -45,8 +47,14 @@ const FusedPlan& fused_plan(const KernelPlan& plan) {
   return std::visit([](const auto& of_kind) -> const FusedPlan& { return of_kind; }, plan);
 }
 
+const TrellisLayerPlan& trellis_layer_plan(const KernelPlan& plan) {
+  if (const auto* lean = std::get_if<LeanPlan>(&plan)) return *lean;
+  return std::get<TrellisPlan>(plan);
+}
+
 std::vector<KernelVariant> variants_of(const KernelPlan& plan) {
   if (const auto* packed = std::get_if<PackedPlan>(&plan)) return packed_variants(*packed);
+  if (const auto* lean = std::get_if<LeanPlan>(&plan)) return lean_variants(*lean);
   return trellis_variants(std::get<TrellisPlan>(plan));
 }
 

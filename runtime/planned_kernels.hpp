@@ -9,6 +9,7 @@
 #include "planner/moe/layout.hpp"
 #include "runtime/indexer/indexer_kernels.hpp"
 #include "runtime/jit/kernel_catalog.hpp"
+#include "runtime/moe/lean_kernels.hpp"
 #include "runtime/moe/packed_kernels.hpp"
 #include "runtime/moe/trellis_kernels.hpp"
 
@@ -29,11 +30,13 @@ PlannedKernels planned_kernels(const MoeRequest& request, const MoeLayout& layou
 PlannedKernels planned_kernels(const IndexerRequest& request, const IndexerLayout& layout);
 
 // A plan that kernels of ours run.
-using KernelPlan = std::variant<TrellisPlan, PackedPlan>;
+using KernelPlan = std::variant<TrellisPlan, PackedPlan, LeanPlan>;
 // Of a request and its layout whose kernels are not missing.
 KernelPlan kernel_plan(const MoeRequest& request, const MoeLayout& layout);
 
 const FusedPlan& fused_plan(const KernelPlan& plan);
+// Of a plan whose weights are Trellis layers.
+const TrellisLayerPlan& trellis_layer_plan(const KernelPlan& plan);
 std::vector<KernelVariant> variants_of(const KernelPlan& plan);
 CoreElements kernel_need(const KernelPlan& plan, i64 tokens, bool has_map);
 

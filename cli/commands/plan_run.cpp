@@ -161,7 +161,7 @@ class MoeRun final : public PlanRun {
     if (!small) return small.error();
     result_.shrunk = concat("small: ", small->request.capacity.tokens(), " tokens");
     result_.shrinks_made_up =
-        weights_ && !(weights_->shape() == experts_shape(std::get<TrellisPlan>(small->kernels)));
+        weights_ && !(weights_->shape() == experts_shape(trellis_layer_plan(small->kernels)));
     return shrink_of(*small, "");
   }
 

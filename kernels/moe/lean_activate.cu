@@ -9,7 +9,7 @@
 #include "kernels/moe/instructions.cuh"
 #include "kernels/moe/lanes.cuh"
 #include "kernels/moe/lean_routing.cuh"
-#include "planner/moe/lean_decode_geometry.hpp"
+#include "planner/moe/lean_geometry.hpp"
 
 namespace moeplan {
 namespace {

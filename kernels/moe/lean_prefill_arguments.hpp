@@ -1,7 +1,7 @@
 // Arguments of the lean prefill kernels, one text for host and device.
 #pragma once
 
-#include "kernels/moe/arguments.hpp"
+#include "kernels/moe/lean_arguments.hpp"
 
 namespace moeplan {
 
@@ -23,18 +23,6 @@ struct LeanPrefillFc1Arguments {
   i64 gate_suh_stride;  // from an expert's row to the next; 0: one row for all
   i64 up_suh_stride;
   StateFactors state_factors;
-};
-
-struct LeanActivateArguments {
-  const HalfBits* gate_up;
-  const HalfBits* intermediate_rotations;  // gate_svh | up_svh | down_suh, a row an expert
-  const int* packed_route_indices;
-  const int* block_expert_ids;
-  const int* packed_route_count;
-  HalfBits* activated;  // a row a route
-  i64 routes;           // live
-  i64 intermediate;
-  i64 experts;
 };
 
 // One slice of the hidden columns.

@@ -54,7 +54,6 @@ enum class CoreTensor {
   full_rotation_output,
   rotation_a_gate,
   rotation_a_up,
-  gate_up,
   expert_rows,
   kernel_workspace,
 };
@@ -66,8 +65,8 @@ enum class CaptureMiss {
   unknown,   // between the revisions that are known to do either
 };
 
-// Of a lean plan's tensors decode and prefill: planner/moe/lean_geometry.hpp tells the two apart.
-enum class Presence { always, trellis, trellis_uncoupled, lean_decode, lean_prefill };
+// lean_prefill: planner/moe/lean_geometry.hpp tells lean plans for decoding from others.
+enum class Presence { always, trellis, trellis_uncoupled, lean_prefill };
 
 struct CoreTensorEntry {
   CoreTensor tensor;

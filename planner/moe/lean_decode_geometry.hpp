@@ -4,18 +4,17 @@
 
 #include "planner/core/integer.hpp"
 #include "planner/moe/kernel_geometry.hpp"
+#include "planner/moe/lean_geometry.hpp"
 
 namespace moeplan {
 
-constexpr i64 kLeanRows = 8;        // of a block of routes
+constexpr i64 kLeanRows = kLeanDecodeBlock;
 constexpr i64 kLeanRoutes = 1024;   // the most of a launch
 constexpr i64 kLeanExperts = 1024;  // the most that are counted
 constexpr i64 kLeanStreams = 16;    // warps that multiply, each with a ring of tiles of its own
 constexpr i64 kLeanRotators = 4;    // warps of FC1 that rotate rows meanwhile, a Hadamard block each
 constexpr i64 kLeanDecodeFc1Threads = 32 * (kLeanStreams + kLeanRotators);
 constexpr i64 kLeanDecodeFc2Threads = 32 * kLeanStreams;
-constexpr i64 kLeanActivateThreads = 128;
-constexpr i64 kLeanSumThreads = 128;
 
 constexpr i64 kLeanSharedLimit = 101'376;  // bytes a block of threads may have on sm_120
 constexpr i64 kLeanStageTiles = 8;         // tiles of a ring's stage

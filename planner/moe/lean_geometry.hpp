@@ -14,10 +14,12 @@ constexpr bool is_lean_decode(i64 capacity) { return capacity <= kLeanDecodeToke
 // Rows of a route block of the prefill executor: as many as one multiprocessor has registers for the sums of,
 // so that weights are decoded for as many rows at a time. The decoding one packs no routes in memory.
 constexpr i64 kLeanBlock = 160;
+// Of the decoding executor, which packs no routes in memory.
+constexpr i64 kLeanDecodeBlock = 8;
 
 // FC2 runs in slices of the hidden columns, so that the routes' rows of one slice, not of all, wait for their
 // sum. Bytes that those rows may take.
-constexpr i64 kLeanDecodeRowsBytes = 1'310'720;
+constexpr i64 kLeanDecodeRowsBytes = 2'097'152;
 constexpr i64 kLeanPrefillRowsBytes = 25'165'824;
 
 // Columns of a slice: whole blocks of 128, at least one. rows: routes of a full launch.
@@ -32,15 +34,16 @@ constexpr i64 lean_live_rows_elements(i64 planned, i64 rows, i64 hidden) {
   return max_of(min_of(rows * hidden, planned), rows * 128);
 }
 
-// fp32 elements of the output. Gate and up of the prefill executor, halves, lie in it until FC2 writes it.
-constexpr i64 lean_output_elements(i64 capacity, i64 tokens, i64 rows, i64 hidden, i64 fc1_columns) {
-  const i64 elements = tokens * hidden;
-  return is_lean_decode(capacity) ? elements : max_of(elements, ceil_div(rows * fc1_columns, 2));
+// fp32 elements of the output. Gate and up, halves, lie in it until FC2's rows are summed into it.
+constexpr i64 lean_output_elements(i64 tokens, i64 rows, i64 hidden, i64 fc1_columns) {
+  return max_of(tokens * hidden, ceil_div(rows * fc1_columns, 2));
 }
 
-// Words that the blocks of a launch share: an arrival counter for each block of 128 output columns, and
-// tickets.
+// Words that the blocks of a prefill launch share: tickets.
 constexpr i64 kLeanTickets = 4;
-constexpr i64 lean_workspace_words(i64 hidden) { return ceil_div(hidden, 128) + kLeanTickets; }
+
+// Threads of a block of the kernels that both executors launch: a warp takes a part of a row.
+constexpr i64 kLeanActivateThreads = 128;
+constexpr i64 kLeanSumThreads = 128;
 
 }  // namespace moeplan

@@ -47,8 +47,8 @@ bool may_have(const MoeRequest& request, ExpertMap map);
 // tensors that it lacks need nothing.
 struct LiveNeed {
   CoreElements elements;
-  i64 block_size;  // 0: the launch packs no routes
-  bool small_m;    // intermediate_cache2 is the small-m direct kernel's
+  i64 block_size;
+  bool small_m;  // intermediate_cache2 is the small-m direct kernel's
 };
 LiveNeed live_need(const LiveRuntime& runtime, const CoreElements& planned, i64 tokens);
 

@@ -94,7 +94,6 @@ class Auditor {
   }
 
   void note_block(i64 block_size, const LiveRange& tokens) {
-    if (block_size == 0) return;
     if (audit_.blocks.empty() || audit_.blocks.back().block_size != block_size)
       audit_.blocks.push_back({block_size, tokens});
     else

@@ -95,11 +95,8 @@ void add_lean_terms(Symbols& symbols, const MoeRequest& request) {
             concat("bytes that routes' rows of one slice may take, in a ", is_decode ? "decode" : "prefill",
                    " plan"));
   define(symbols, "slice", "min(k, max(rows_bytes/(2*N)/128, 1)*128)", "columns of one slice of FC2");
-  if (is_decode) {
-    define(symbols, "full_rotation_output", "tokens*k", "");
-    return;
-  }
   define(symbols, "full_rotation_output", "max(tokens*k, cd(N*c1,2))", "");
+  if (is_decode) return;
   add_input(symbols, "b", kLeanBlock, "rows of a route block, the executor's own");
   define(symbols, "slots", "N+min(N,R)*(b-1)", concat("route slots at block ", kLeanBlock));
   define(symbols, "packed_route_indices", "slots", "");

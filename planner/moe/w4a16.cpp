@@ -62,10 +62,6 @@ constexpr Rule kCoreRules[] = {
      .type = ElementType::float16,
      .shape = [](Sizes s) { return shape(s.rows, s.hidden); },
      .formula = "N*k"},
-    {.name = "gate_up",
-     .type = ElementType::float16,
-     .shape = [](Sizes s) { return shape(s.rows, s.fc1_columns); },
-     .formula = "N*c1"},
     {.name = "expert_rows",
      .type = ElementType::float16,
      .shape = [](Sizes s) { return shape(s.rows, s.slice_columns); },
@@ -76,12 +72,6 @@ constexpr Rule kCoreRules[] = {
      .formula = "4*sms+2"},
 };
 
-// Gate and up may lie in a prefill plan's output, beyond its rows.
-Shape lean_output_shape(Sizes s) {
-  if (is_lean_decode(s.lean_tokens)) return shape(s.tokens, s.hidden);
-  return shape(lean_output_elements(s.lean_tokens, s.tokens, s.rows, s.hidden, s.fc1_columns));
-}
-
 // What the lean executor sizes otherwise.
 struct LeanRule {
   CoreTensor tensor;
@@ -91,13 +81,13 @@ constexpr LeanRule kLeanRules[] = {
     {CoreTensor::full_rotation_output,
      {.name = "full_rotation_output",
       .type = ElementType::float32,
-      .shape = lean_output_shape,
-      .formula = "tokens*k, in a prefill plan max(tokens*k, cd(N*c1,2))"}},
+      .shape = [](Sizes s) { return shape(lean_output_elements(s.tokens, s.rows, s.hidden, s.fc1_columns)); },
+      .formula = "max(tokens*k, cd(N*c1,2))"}},
     {CoreTensor::kernel_workspace,
      {.name = "kernel_workspace",
       .type = ElementType::int32,
-      .shape = [](Sizes s) { return shape(lean_workspace_words(s.hidden)); },
-      .formula = "cd(k,128)+4"}},
+      .shape = [](Sizes) { return shape(kLeanTickets); },
+      .formula = "4"}},
 };
 
 const Rule& rule_of(CoreTensor tensor, bool is_lean) {
@@ -117,8 +107,6 @@ bool is_present(Presence when, CorePresence presence) {
       return presence.trellis;
     case Presence::trellis_uncoupled:
       return presence.trellis && !presence.coupled_hadamard;
-    case Presence::lean_decode:
-      return is_lean_decode(presence.lean_tokens);
     case Presence::lean_prefill:
       return !is_lean_decode(presence.lean_tokens);
   }

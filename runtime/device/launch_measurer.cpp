@@ -105,6 +105,7 @@ Status LaunchMeasurer::run_poisoned(const PreparedLaunch& prepared, const ArenaP
   if (caller_) {
     if (Status filled = caller_->fill(poison, launches_.stream()); !filled) return filled;
   }
+  if (prepared.workspace_words == 0) return prepared.run();
   const cudaError_t error = cudaMemsetAsync(
       prepared.workspace, 0, static_cast<std::size_t>(4 * prepared.workspace_words), launches_.stream());
   if (Status cleared = check_cuda(error, "clearing kernel_workspace"); !cleared) return cleared;
@@ -142,6 +143,7 @@ Status LaunchMeasurer::note_masked(Measurement& m, CompareArguments compared, co
 }
 
 Status LaunchMeasurer::note_workspace(Measurement& m, const PreparedLaunch& prepared) {
+  if (prepared.workspace_words == 0) return Ok{};
   const auto words = downloaded<int>(prepared.workspace, prepared.workspace_words, launches_.stream());
   if (!words) return words.error();
   m.is_workspace_zero =

@@ -41,6 +41,58 @@ Status run_launches(const TrellisLaunches& planned, const LaunchSite& site, Laun
   return launches.run(planned.top_k_sum, site);
 }
 
+// Tokens, and what a reference leaves on the way from them to the output.
+struct ReferenceRoom {
+  DeviceMemory memory;
+  TrellisReferenceArguments arguments;
+};
+Result<ReferenceRoom> reference_room(const TrellisLayerPlan& plan, const TrellisLayer& layer, i64 tokens,
+                                     double* expected, Launches& launches) {
+  const i64 routes = tokens * plan.top_k;
+  Places places;
+  const i64 x = places.take(2 * tokens * plan.hidden);
+  const i64 rotated_gate = places.take(2 * routes * plan.hidden);
+  const i64 rotated_up = places.take(2 * routes * plan.hidden);
+  const i64 fc1 = places.take(2 * routes * 2 * plan.intermediate);
+  const i64 activated_values = places.take(8 * routes * plan.intermediate);
+  const i64 activated = places.take(2 * routes * plan.intermediate);
+  const i64 fc2 = places.take(2 * routes * plan.hidden);
+  auto memory = DeviceMemory::allocate(places.end(), "a reference's tensors");
+  if (!memory) return memory.error();
+  const auto at = [base = memory->data()](i64 offset) { return At(base + offset); };
+  if (const Status done = launches.fill(fill_of_tokens(at(x), tokens * plan.hidden, plan.is_bfloat16)); !done)
+    return done.error();
+
+  TrellisReferenceArguments reference = reference_of(layer);
+  reference.top_k = plan.top_k;
+  reference.is_bfloat16 = plan.is_bfloat16;
+  reference.x = at(x);
+  reference.rotated_gate = at(rotated_gate);
+  reference.rotated_up = at(rotated_up);
+  reference.fc1 = at(fc1);
+  reference.activated_values = at(activated_values);
+  reference.activated = at(activated);
+  reference.fc2 = at(fc2);
+  reference.output = expected;
+  return ReferenceRoom{std::move(*memory), reference};
+}
+
+// Of one launch.
+TrellisReferenceArguments reference_of(const TrellisReferenceArguments& room, const DeviceRoutes& routed) {
+  TrellisReferenceArguments reference = room;
+  reference.tokens = routed.tokens;
+  reference.route_experts = routed.experts;
+  reference.topk_weights = routed.weights;
+  return reference;
+}
+TrellisInputs inputs_of(const TrellisReferenceArguments& room, const DeviceRoutes& routed) {
+  return {.x = room.x,
+          .topk_ids = routed.ids,
+          .id_bytes = routed.id_bytes,
+          .topk_weights = routed.weights,
+          .expert_map = routed.map};
+}
+
 Status copy_layer(const LayerWeights& source, const TrellisWeights& to) {
   const void* const starts[kLayerTensorCount] = {to.w13,    to.w2,       to.gate_suh,
                                                  to.up_suh, to.down_svh, to.intermediate_rotations};
@@ -53,12 +105,13 @@ Status copy_layer(const LayerWeights& source, const TrellisWeights& to) {
 
 }  // namespace
 
-bool TrellisLayer::serves(const TrellisPlan& plan, const LayerWeights* wanted) const {
+bool TrellisLayer::serves(const TrellisLayerPlan& plan, const LayerWeights* wanted) const {
   return hidden == plan.hidden && intermediate == plan.intermediate && experts == plan.experts &&
          bits == plan.bits && codebook == plan.codebook && source == wanted;
 }
 
-Result<TrellisLayer> make_layer(const TrellisPlan& plan, const LayerWeights* source, Launches& launches) {
+Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights* source,
+                                Launches& launches) {
   const i64 hidden = plan.hidden, intermediate = plan.intermediate, experts = plan.experts;
   const i64 matrix = experts * hidden * intermediate;
   const i64 words = matrix / 16 * plan.bits;  // of 16 bits
@@ -121,46 +174,15 @@ Result<TrellisLayer> make_layer(const TrellisPlan& plan, const LayerWeights* sou
 
 Result<TestBench> make_bench(const TrellisPlan& plan, const TrellisLayer& layer, i64 tokens,
                              const BenchArenas& arenas, double* expected, Launches& launches) {
-  const i64 routes = tokens * plan.top_k;
-  Places places;
-  const i64 x = places.take(2 * tokens * plan.hidden);
-  const i64 rotated_gate = places.take(2 * routes * plan.hidden);
-  const i64 rotated_up = places.take(2 * routes * plan.hidden);
-  const i64 fc1 = places.take(2 * routes * 2 * plan.intermediate);
-  const i64 activated_values = places.take(8 * routes * plan.intermediate);
-  const i64 activated = places.take(2 * routes * plan.intermediate);
-  const i64 fc2 = places.take(2 * routes * plan.hidden);
-  auto memory = DeviceMemory::allocate(places.end(), "a reference's tensors");
-  if (!memory) return memory.error();
-  const auto at = [base = memory->data()](i64 offset) { return At(base + offset); };
-  if (const Status done = launches.fill(fill_of_tokens(at(x), tokens * plan.hidden, plan.is_bfloat16)); !done)
-    return done.error();
-
-  TrellisReferenceArguments reference = reference_of(layer);
-  reference.top_k = plan.top_k;
-  reference.is_bfloat16 = plan.is_bfloat16;
-  reference.x = at(x);
-  reference.rotated_gate = at(rotated_gate);
-  reference.rotated_up = at(rotated_up);
-  reference.fc1 = at(fc1);
-  reference.activated_values = at(activated_values);
-  reference.activated = at(activated);
-  reference.fc2 = at(fc2);
-  reference.output = expected;
-
+  auto room = reference_room(plan, layer, tokens, expected, launches);
+  if (!room) return room.error();
   const TrellisTensors tensors =
       trellis_tensors([&](std::string_view name) { return arenas.arena.address(name); });
-  const auto prepare = [&plan, &layer, &launches, tensors, reference](const DeviceRoutes& routed) {
-    const TrellisInputs inputs{.x = reference.x,
-                               .topk_ids = routed.ids,
-                               .id_bytes = routed.id_bytes,
-                               .topk_weights = routed.weights,
-                               .expert_map = routed.map};
-    const TrellisLaunches planned = trellis_launches(plan, routed.tokens, tensors, layer.weights, inputs);
-    TrellisReferenceArguments of_launch = reference;
-    of_launch.tokens = routed.tokens;
-    of_launch.route_experts = routed.experts;
-    of_launch.topk_weights = routed.weights;
+  const auto prepare = [&plan, &layer, &launches, tensors,
+                        reference = room->arguments](const DeviceRoutes& routed) {
+    const TrellisLaunches planned =
+        trellis_launches(plan, routed.tokens, tensors, layer.weights, inputs_of(reference, routed));
+    const TrellisReferenceArguments of_launch = reference_of(reference, routed);
     const LaunchSite site{.live_tokens = routed.tokens, .block = planned.block};
     return PreparedLaunch{
         .block = planned.block,
@@ -176,7 +198,37 @@ Result<TestBench> make_bench(const TrellisPlan& plan, const TrellisLayer& layer,
         .workspace = planned.fused.arguments.tickets,
         .workspace_words = kTrellisSharedWords};
   };
-  return TestBench{std::move(*memory), prepare};
+  return TestBench{std::move(room->memory), prepare};
+}
+
+Result<TestBench> make_bench(const LeanPlan& plan, const TrellisLayer& layer, i64 tokens,
+                             const BenchArenas& arenas, double* expected, Launches& launches) {
+  auto room = reference_room(plan, layer, tokens, expected, launches);
+  if (!room) return room.error();
+  const LeanTensors tensors = lean_tensors([&](std::string_view name) { return arenas.arena.address(name); });
+  const auto prepare = [&plan, &layer, &launches, tensors,
+                        reference = room->arguments](const DeviceRoutes& routed) {
+    const LeanLaunches planned =
+        lean_launches(plan, routed.tokens, tensors, layer.weights, inputs_of(reference, routed));
+    const TrellisReferenceArguments of_launch = reference_of(reference, routed);
+    const i64 block = plan.is_decode() ? kLeanDecodeBlock : kLeanBlock;
+    const LaunchSite site{.live_tokens = routed.tokens, .block = block};
+    const auto run_all = [site, &launches](const auto& of_kind) {
+      return launch_each(of_kind, [&](const auto& launch) { return launches.run(launch, site); });
+    };
+    const i64 pitch = lean_row_pitch(planned);
+    return PreparedLaunch{
+        .block = block,
+        .run = [planned, run_all] { return std::visit(run_all, planned); },
+        .reference = [of_launch, &launches] { return compute_reference(of_launch, launches); },
+        .output_type = NumberType::float32,
+        .output = tensors.output,
+        .route_rows = {rows_of_halves(tensors.activated, plan.intermediate, plan.intermediate),
+                       rows_of_halves(tensors.expert_rows, pitch, pitch)},
+        .workspace = tensors.tickets,
+        .workspace_words = tensors.tickets ? kLeanTickets : 0};
+  };
+  return TestBench{std::move(room->memory), prepare};
 }
 
 }  // namespace moeplan

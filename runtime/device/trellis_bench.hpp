@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/test_bench.hpp"
+#include "runtime/moe/lean_kernels.hpp"
 #include "runtime/moe/trellis_kernels.hpp"
 #include "runtime/weights/layer_weights.hpp"
 
@@ -15,16 +16,18 @@ struct TrellisLayer {
   TrellisWeights weights;
   HalfBits* decoded;  // all of them as halves: the reference's
 
-  bool serves(const TrellisPlan& plan, const LayerWeights* wanted) const;
+  bool serves(const TrellisLayerPlan& plan, const LayerWeights* wanted) const;
 };
 
 // Any bits are legal Trellis weights. The same for all plans of its shape. `source`: weights of that shape,
 // in place of those that are made up; null: none.
-Result<TrellisLayer> make_layer(const TrellisPlan& plan, const LayerWeights* source, Launches& launches);
+Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights* source, Launches& launches);
 
 // For launches of up to `tokens`; the plan, the layer and the arenas have to outlive it. `expected`: where
 // the reference leaves the output.
 Result<TestBench> make_bench(const TrellisPlan& plan, const TrellisLayer& layer, i64 tokens,
+                             const BenchArenas& arenas, double* expected, Launches& launches);
+Result<TestBench> make_bench(const LeanPlan& plan, const TrellisLayer& layer, i64 tokens,
                              const BenchArenas& arenas, double* expected, Launches& launches);
 
 }  // namespace moeplan

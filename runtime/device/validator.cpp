@@ -132,7 +132,7 @@ class CudaValidator final : public Validator {
     return make_bench(plan, **layer, tokens, arenas, expected, launches);
   }
 
-  Result<const TrellisLayer*> layer_of(const TrellisPlan& plan, Launches& launches) {
+  Result<const TrellisLayer*> layer_of(const TrellisLayerPlan& plan, Launches& launches) {
     const bool is_real = weights_ && weights_->shape() == experts_shape(plan);
     return known_or_made<TrellisLayer>(launches, plan, is_real ? weights_ : nullptr);
   }

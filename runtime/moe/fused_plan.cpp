@@ -32,7 +32,6 @@ i64 kernel_item_bytes(CoreTensor tensor) {
     case CoreTensor::intermediate_cache2:
     case CoreTensor::rotation_a_gate:
     case CoreTensor::rotation_a_up:
-    case CoreTensor::gate_up:
     case CoreTensor::expert_rows:
       return 2;
     default:

@@ -31,8 +31,8 @@ struct LeanDecodeLaunches {
   std::vector<LeanDecodeSlice> slices;
 };
 
-// The launches of `tokens` live tokens, 0 to the capacity. `inputs.output`, where there is one, is summed into
-// in place of the plan's own, which gate and up lie in all the same.
+// The launches of `tokens` live tokens, 0 to the capacity. `inputs.output`, where there is one, is summed
+// into in place of the plan's own, which gate and up lie in all the same.
 LeanDecodeLaunches lean_decode_launches(const LeanPlan& plan, i64 tokens, const LeanTensors& tensors,
                                         const TrellisWeights& weights, const TrellisInputs& inputs);
 

@@ -1,31 +1,35 @@
 // A plan of the lean contract, and its tensors wherever its arena lies.
 #pragma once
 
-#include "planner/moe/kernel_geometry.hpp"
+#include <cstddef>
+#include <functional>
+#include <string_view>
+
+#include "kernels/moe/arguments.hpp"
 #include "planner/moe/lean_geometry.hpp"
-#include "runtime/moe/fused_plan.hpp"
+#include "runtime/moe/trellis_layer_plan.hpp"
 
 namespace moeplan {
 
-struct LeanPlan : FusedPlan {
-  i64 bits = 0;
-  Codebook codebook = Codebook::mcg;
-  i64 slice_columns = 0;  // of FC2's output, whose routes' rows are in memory together
+struct LeanPlan : TrellisLayerPlan {
+  i64 slice_columns = 0;  // of FC2's output, of a full launch, whose routes' rows are in memory together
   bool is_decode() const { return is_lean_decode(capacity); }
 };
 
 // Null where the plan has no such tensor.
 struct LeanTensors {
-  float* output;              // [capacity][hidden]; of a prefill plan gate_up lies in it until FC2 writes it
-  HalfBits* gate_up;          // [routes][gate, up][intermediate]
-  HalfBits* activated;        // [routes][intermediate]; prefill
-  HalfBits* expert_rows;      // [routes][slice_columns]
-  int* packed_route_indices;  // prefill, as these four
+  float* output;              // [capacity][hidden]
+  HalfBits* gate_up;          // [routes][gate, up][intermediate]: lies in output until FC2's rows are summed
+  HalfBits* activated;        // [routes][intermediate]
+  HalfBits* expert_rows;      // [routes][columns of a slice]
+  int* packed_route_indices;  // of prefill plans, as all that follow
   int* block_expert_ids;
   int* packed_route_count;
   int* expert_offsets;
   int* expert_counts;
-  int* workspace;  // lean_workspace_words, zero before the first launch and behind every one
+  int* tickets;  // kLeanTickets words, zero before the first launch and behind every one
 };
+// `address`: where the tensor of a name starts; null: the plan has none.
+LeanTensors lean_tensors(const std::function<std::byte*(std::string_view)>& address);
 
 }  // namespace moeplan

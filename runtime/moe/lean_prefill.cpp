@@ -3,15 +3,12 @@
 #include "planner/core/check.hpp"
 #include "planner/moe/geometry.hpp"
 #include "planner/moe/lean_prefill_geometry.hpp"
+#include "runtime/moe/lean_shared.hpp"
 
 namespace moeplan {
 namespace {
 
-// Tickets, behind the workspace's arrival counters.
 enum Ticket { kFc1Ticket, kFc2Ticket };
-int* ticket(const LeanPlan& plan, const LeanTensors& tensors, Ticket which) {
-  return tensors.workspace + lean_workspace_words(plan.hidden) - kLeanTickets + which;
-}
 
 KernelLaunch<RoutePackArguments> pack_launch(const LeanPlan& plan, i64 routes, const LeanTensors& tensors,
                                              const TrellisInputs& inputs) {
@@ -36,52 +33,32 @@ KernelLaunch<RoutePackArguments> pack_launch(const LeanPlan& plan, i64 routes, c
 LeanPrefillSlice slice_launches(const LeanPlan& plan, i64 tokens, i64 column, const LeanTensors& tensors,
                                 const TrellisWeights& weights, const TrellisInputs& inputs) {
   const i64 columns = min_of(plan.slice_columns, plan.hidden - column);
-  const i64 sums = tokens * ceil_div(columns, kHadamardColumns);  // a warp each
-  float* const output = inputs.output ? inputs.output : tensors.output;
-  return {
-      .fc2 = {.variant = lean_prefill_fc2_variant(plan.bits, plan.codebook),
-              .grid = plan.multiprocessors,
-              .arguments = {.activated = tensors.activated,
-                            .w2 = weights.w2 + column / 16 * trellis_tile_bytes(plan.bits),
-                            .packed_route_indices = tensors.packed_route_indices,
-                            .block_expert_ids = tensors.block_expert_ids,
-                            .packed_route_count = tensors.packed_route_count,
-                            .expert_rows = tensors.expert_rows,
-                            .ticket = ticket(plan, tensors, kFc2Ticket),
-                            .routes = tokens * plan.top_k,
-                            .hidden = plan.hidden,
-                            .intermediate = plan.intermediate,
-                            .experts = plan.experts,
-                            .columns = columns,
-                            .row_pitch = plan.slice_columns}},
-      .sum = {.variant = top_k_sum_variant(inputs.id_bytes),
-              .grid = max_of(ceil_div(sums, kTopKSumThreads / 32), 1),
-              .arguments = {
-                  .rows = tensors.expert_rows,
-                  .topk_ids = inputs.topk_ids,
-                  .topk_weights = inputs.topk_weights,
-                  .expert_map = inputs.output_expert_map ? inputs.output_expert_map : inputs.expert_map,
-                  .down_svh = weights.down_svh + column,
-                  .output = output + column,
-                  .tokens = tokens,
-                  .top_k = plan.top_k,
-                  .hidden = plan.hidden,
-                  .columns = columns,
-                  .row_pitch = plan.slice_columns,
-                  .route_experts = plan.runtime(inputs.expert_map != nullptr).experts,
-                  .experts = plan.experts,
-                  .down_svh_stride = weights.shares_down_svh ? 0 : plan.hidden}}};
+  return {.fc2 = {.variant = lean_prefill_fc2_variant(plan.bits, plan.codebook),
+                  .grid = plan.multiprocessors,
+                  .arguments = {.activated = tensors.activated,
+                                .w2 = weights.w2 + column / 16 * trellis_tile_bytes(plan.bits),
+                                .packed_route_indices = tensors.packed_route_indices,
+                                .block_expert_ids = tensors.block_expert_ids,
+                                .packed_route_count = tensors.packed_route_count,
+                                .expert_rows = tensors.expert_rows,
+                                .ticket = tensors.tickets + kFc2Ticket,
+                                .routes = tokens * plan.top_k,
+                                .hidden = plan.hidden,
+                                .intermediate = plan.intermediate,
+                                .experts = plan.experts,
+                                .columns = columns,
+                                .row_pitch = plan.slice_columns}},
+          .sum = sum_launch(plan, {column, columns, plan.slice_columns}, lean_routing(plan, tokens, inputs),
+                            tensors, weights, inputs)};
 }
 
 }  // namespace
 
 std::vector<KernelVariant> lean_prefill_variants(const LeanPlan& plan) {
   std::vector<KernelVariant> variants{lean_prefill_fc1_variant(plan.bits, plan.codebook, plan.is_bfloat16),
-                                      kLeanActivate, lean_prefill_fc2_variant(plan.bits, plan.codebook)};
-  for (i64 id_bytes : {4, 8}) {
-    variants.push_back(route_pack_variant(kLeanBlock, id_bytes));
-    variants.push_back(top_k_sum_variant(id_bytes));
-  }
+                                      kLeanActivate, lean_prefill_fc2_variant(plan.bits, plan.codebook),
+                                      kLeanSum};
+  for (i64 id_bytes : {4, 8}) variants.push_back(route_pack_variant(kLeanBlock, id_bytes));
   return variants;
 }
 
@@ -105,7 +82,7 @@ LeanPrefillLaunches lean_prefill_launches(const LeanPlan& plan, i64 tokens, cons
                                 .block_expert_ids = tensors.block_expert_ids,
                                 .packed_route_count = tensors.packed_route_count,
                                 .gate_up = tensors.gate_up,
-                                .ticket = ticket(plan, tensors, kFc1Ticket),
+                                .ticket = tensors.tickets + kFc1Ticket,
                                 .routes = routes,
                                 .top_k = plan.top_k,
                                 .hidden = plan.hidden,
@@ -113,18 +90,8 @@ LeanPrefillLaunches lean_prefill_launches(const LeanPlan& plan, i64 tokens, cons
                                 .experts = plan.experts,
                                 .gate_suh_stride = stride(weights.shares_gate_suh),
                                 .up_suh_stride = stride(weights.shares_up_suh)}};
-  constexpr i64 kActivateBlocksPerSm = 8;
-  launches.activate = {.variant = kLeanActivate,
-                       .grid = plan.multiprocessors * kActivateBlocksPerSm,
-                       .arguments = {.gate_up = tensors.gate_up,
-                                     .intermediate_rotations = weights.intermediate_rotations,
-                                     .packed_route_indices = tensors.packed_route_indices,
-                                     .block_expert_ids = tensors.block_expert_ids,
-                                     .packed_route_count = tensors.packed_route_count,
-                                     .activated = tensors.activated,
-                                     .routes = routes,
-                                     .intermediate = plan.intermediate,
-                                     .experts = plan.experts}};
+  const LeanRouting routing = lean_routing(plan, tokens, inputs);
+  launches.activate = activate_launch(plan, routing, tensors, weights);
   for (i64 column = 0; column < plan.hidden; column += plan.slice_columns)
     launches.slices.push_back(slice_launches(plan, tokens, column, tensors, weights, inputs));
   return launches;

@@ -17,7 +17,7 @@ std::vector<KernelVariant> lean_prefill_variants(const LeanPlan& plan);
 // FC2 for one slice of the hidden columns, and the sum over every token's routes.
 struct LeanPrefillSlice {
   KernelLaunch<LeanPrefillFc2Arguments> fc2;
-  KernelLaunch<TopKSumArguments> sum;
+  KernelLaunch<LeanSumArguments> sum;
 };
 
 // In the order in which they are launched.

@@ -43,30 +43,14 @@ ReachedBlocks reached_blocks(const TrellisPlan& plan) {
 }  // namespace
 
 std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& layout) {
-  const MoeWeights& weights = request.weights;
-  if (layout.weight_layout != WeightLayout::trellis)
-    return "this build's Trellis kernels run Trellis plans alone";
+  if (std::string missing = missing_layer_kernels(request, layout); !missing.empty()) return missing;
   if (request.contract->lean_executor)
-    return concat("this build's Trellis kernels run the tensors of engines' plans, not of ",
-                  request.contract->id);
-  if (request.kind != MoeKind::tensor_parallel)
-    return "this build has no Trellis kernels for expert-parallel plans";
-  if (weights.trellis_codebook.value_or(TrellisCodebook::mcg) != TrellisCodebook::mcg)
-    return "this build has Trellis kernels for codebook mcg alone";
-  if (weights.trellis_rate_structure.value_or(TrellisRates::uniform) != TrellisRates::uniform)
-    return "this build has no Trellis kernels for rates that differ between projections";
-  if (weights.bits() < kFewestTrellisBits || weights.bits() > kMostTrellisBits)
-    return concat("this build has Trellis kernels for ", kFewestTrellisBits, " to ", kMostTrellisBits,
-                  " bits, not for ", weights.bits());
-  if (weights.activation != Activation::silu || request.capacity.swiglu_limit)
-    return "this build has Trellis kernels for silu without a limit alone";
-  if (request.capacity.apply_router_weight_on_input.value_or(false))
-    return "Trellis kernels apply the router's weights to their output alone";
+    return concat("these Trellis kernels run the tensors of engines' plans, not of ", request.contract->id);
   const i64 counted = max_of(live_runtime(request, layout, ExpertMap::absent).experts,
                              live_runtime(request, layout, ExpertMap::present).experts);
   if (counted > kRoutePackExperts)
     return concat("this build packs routes for ", kRoutePackExperts, " experts at most, not for ", counted);
-  const i64 columns = max_of(weights.hidden_size, 2 * weights.intermediate_size);
+  const i64 columns = max_of(request.weights.hidden_size, 2 * request.weights.intermediate_size);
   if (layout.route_slots * ceil_div(columns, kHadamardBlock) > kMostItems)
     return concat("this build's kernels count ", kMostItems, " blocks of ", kHadamardBlock,
                   " columns at most");
@@ -75,7 +59,7 @@ std::string missing_trellis_kernels(const MoeRequest& request, const MoeLayout& 
 
 TrellisPlan trellis_plan(const MoeRequest& request, const MoeLayout& layout) {
   MOEPLAN_CHECK(missing_trellis_kernels(request, layout).empty(), "a plan without kernels of ours");
-  TrellisPlan plan{fused_plan(request, layout), request.weights.bits(), Codebook::mcg};
+  TrellisPlan plan{trellis_layer_plan(request, layout)};
   static_assert(kBlockSizes[0] == kNarrowBlock);
   const ReachedBlocks reached = reached_blocks(plan);
   plan.is_narrow = std::ranges::count(reached, true) == 1 && reached[0];

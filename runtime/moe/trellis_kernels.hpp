@@ -13,12 +13,11 @@
 #include "planner/moe/kernel_geometry.hpp"
 #include "planner/moe/layout.hpp"
 #include "runtime/moe/kernel_launch.hpp"
+#include "runtime/moe/trellis_layer_plan.hpp"
 
 namespace moeplan {
 
-struct TrellisPlan : FusedPlan {
-  i64 bits = 0;
-  Codebook codebook = Codebook::mcg;
+struct TrellisPlan : TrellisLayerPlan {
   // No launch has larger route blocks than of 8 rows. Such plans have a kernel of their own, whose sums over
   // K are in another order: within a plan a row's bytes are the same for all live token counts.
   bool is_narrow = false;

@@ -24,7 +24,7 @@ constexpr std::string_view kProjectionNames[][2] = {
 
 // ---- The checks. ----
 
-ExpertsShape experts_shape(const TrellisPlan& plan) {
+ExpertsShape experts_shape(const TrellisLayerPlan& plan) {
   return {plan.hidden, plan.intermediate, plan.experts, plan.bits};
 }
 

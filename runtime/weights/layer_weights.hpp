@@ -23,7 +23,7 @@ struct ExpertsShape {
   i64 bits = 0;
   bool operator==(const ExpertsShape&) const = default;
 };
-ExpertsShape experts_shape(const TrellisPlan& plan);
+ExpertsShape experts_shape(const TrellisLayerPlan& plan);
 
 // Which weights they are.
 struct LayerSource {

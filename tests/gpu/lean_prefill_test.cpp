@@ -53,7 +53,7 @@ class LeanArena {
   explicit LeanArena(const LeanPlan& plan)
       : routes_(plan.capacity * plan.top_k),
         slots_(route_slots(routes_, kLeanBlock, plan.with_map.experts)),
-        output(place(4 * lean_output_elements(plan.capacity, plan.capacity, routes_, plan.hidden,
+        output(place(4 * lean_output_elements(plan.capacity, routes_, plan.hidden,
                                               fc1_columns(plan.intermediate, true)))),
         activated(place(2 * routes_ * plan.intermediate)),
         expert_rows(place(2 * routes_ * plan.slice_columns)),
@@ -62,7 +62,7 @@ class LeanArena {
         count(place(4)),
         offsets(place(4 * (plan.with_map.experts + 1))),
         counts(place(4 * plan.with_map.experts)),
-        workspace(place(4 * lean_workspace_words(plan.hidden))),
+        workspace(place(4 * kLeanTickets)),
         memory_(must(DeviceMemory::allocate(end_, "a lean arena"))) {}
 
   LeanTensors tensors() const {
@@ -80,7 +80,7 @@ class LeanArena {
             .packed_route_count = at(count, kInts),
             .expert_offsets = at(offsets, kInts),
             .expert_counts = at(counts, kInts),
-            .workspace = at(workspace, kInts)};
+            .tickets = at(workspace, kInts)};
   }
   // Not a number wherever a launch has to have written first.
   void reset() {
