@@ -154,6 +154,7 @@ Bound bound_of(i64 columns, i64 slots, i64 block_size, i64 multiprocessors) {
 
 }  // namespace
 
+static_assert(std::size(kCoreRules) == static_cast<int>(CoreTensor::kernel_workspace) + 1);
 std::string_view name_of(CoreTensor tensor) { return kCoreRules[static_cast<int>(tensor)].name; }
 
 i64 elements_of(CoreTensor tensor, const CoreSizes& sizes) {

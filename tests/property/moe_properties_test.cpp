@@ -157,7 +157,10 @@ TEST_CASE("P6 offsets are multiples of 16, tensors are disjoint and end within t
         trellis_request(contract, experts, hidden, 128 * random.in(1, 8), top_k, tokens, 188),
         expert_parallel_request(contract, experts, experts, hidden, intermediate, top_k, tokens, 188),
         native_request(contract, experts, hidden, intermediate, top_k, tokens, 188),
-        native_request(contract, experts, hidden, intermediate, top_k, tokens, 188)};
+        native_request(contract, experts, hidden, intermediate, top_k, tokens, 188),
+        trellis_request(kLeanContractId, experts, hidden, 128 * random.in(1, 8), top_k, tokens, 188),
+        trellis_request(kLeanContractId, experts, hidden, 128 * random.in(1, 8), top_k, random.in(1, 64),
+                        188)};
     requests[4].weights.quant_mode = QuantMode::nvfp4;
     requests[5].weights.quant_mode = QuantMode::w4a8_nvfp4;
     for (const MoeRequest& request : requests) {

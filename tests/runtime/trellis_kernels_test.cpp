@@ -124,4 +124,7 @@ TEST_CASE("plans that our kernels do not run say why") {
   CHECK(missing([](MoeRequest& r) { r.weights.trellis_codebook = TrellisCodebook::sqg_e4m3; }).find("mcg") !=
         std::string::npos);
   CHECK(missing([](MoeRequest& r) { r.capacity.route_experts = 2000; }).find("1024") != std::string::npos);
+  CHECK(missing([](MoeRequest& r) {
+          r = trellis_request(kLeanContractId, 16, 512, 256, 4, 64, 188);
+        }).find("not of moeplan-lean-1") != std::string::npos);
 }
