@@ -10,7 +10,11 @@
 
 namespace moeplan {
 
-// With g = lane / 4 and t = lane % 4. Of the matrix, bits of a column: e0, then e4 and e5 of lane t, then e1;
+// The transform leaves 1/16 of the sums, which is exact; what 1 / sqrt 128 has beyond that multiplies the
+// products' sums.
+constexpr float kRotationRest = 1.4142135623730951f;
+
+// Sixteenths of the matrix's elements. With g = lane / 4 and t = lane % 4. Of the matrix, bits of a column: e0, then e4 and e5 of lane t, then e1;
 // of a row: e1, e4 and e5 of lane g, then e0.
 struct HadamardMatrix {
   unsigned a[4];
@@ -18,8 +22,8 @@ struct HadamardMatrix {
 inline HadamardMatrix hadamard_matrix() {
   const int g = lane_id() / 4, t = lane_id() % 4;
   const unsigned of_lane = ptx::population(static_cast<unsigned>(g >> 1 & t)) & 1, of_e1 = g & 1;
-  constexpr unsigned kOnes = 0x3C003C00u, kSigns = 0x80008000u, kSecondSign = 0x80000000u;
-  const unsigned plain = kOnes ^ (of_lane ? kSigns : 0), with_e1 = plain ^ (of_e1 ? kSigns : 0);
+  constexpr unsigned kSixteenths = 0x2C002C00u, kSigns = 0x80008000u, kSecondSign = 0x80000000u;
+  const unsigned plain = kSixteenths ^ (of_lane ? kSigns : 0), with_e1 = plain ^ (of_e1 ? kSigns : 0);
   return {plain, plain ^ kSecondSign, with_e1, with_e1 ^ kSecondSign};
 }
 
@@ -50,7 +54,7 @@ inline HadamardRows scaled_rows(const HalfBits* x, const HalfBits* suh, bool is_
   return rows;
 }
 
-// H rows / sqrt 128, rounded, into the row units of eight tiles.
+// H rows / 16, rounded, into the row units of eight tiles.
 inline void store_rotated(const HadamardRows& rows, const HadamardMatrix& matrix, unsigned char* to,
                           int first_tile) {
   float v[2][2][2][4] = {};  // [e6][e3][e2], as the matrix product leaves them: [e0][row % 2]
@@ -89,7 +93,7 @@ inline void store_rotated(const HadamardRows& rows, const HadamardMatrix& matrix
   }
   const int g = lane_id() / 4, t = lane_id() % 4;
   const auto twice = [](float value) {
-    return ptx::halves_of(value * kHadamardScale, value * kHadamardScale);
+    return ptx::halves_of(value, value);
   };
 #pragma unroll
   for (int e6 = 0; e6 < 2; ++e6) {

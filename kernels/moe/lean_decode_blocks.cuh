@@ -115,8 +115,8 @@ inline int sort_routes(const LeanRouting& routing, const LeanTables& tables, int
       slots[(counts[experts[i]] & kSlotMask) + ranks[i]] = static_cast<HalfBits>(i * Threads + thread_id());
   }
   ptx::block_sync();
-  // Ranks came as threads did. Where an expert has several blocks, all blocks of threads have to agree on which
-  // route is in which: by number.
+  // Ranks came as threads did. Where an expert has several blocks, all blocks of threads have to agree on
+  // which route is in which: by number.
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
     const int route = i * Threads + thread_id();

@@ -205,7 +205,8 @@ inline void store_sums(const float (&sums)[Side][4], const LeanDecodeFc1Argument
                    i64{route_of(kShared.tables, strip.block.first + row)} * (2 * args.intermediate) + column;
 #pragma unroll
     for (int tile = 0; tile < Side; ++tile) {
-      const unsigned halves = ptx::halves_of(sums[tile][i], sums[tile][2 + i]);
+      const unsigned halves =
+          ptx::halves_of(sums[tile][i] * kRotationRest, sums[tile][2 + i] * kRotationRest);
       to[16 * tile] = static_cast<HalfBits>(halves);
       to[16 * tile + 8] = static_cast<HalfBits>(halves >> 16);
     }
@@ -227,11 +228,16 @@ inline void multiply_strip(const LeanDecodeFc1Arguments& args, const Strip& stri
   for (int chunk = 0; chunk < chunks; ++chunk) {
     ptx::wait_phase(full_barrier(use.buffer()), use.parity());
     if (chunk < steps) {
+      unsigned char* const rows = chunk_buffer(use.buffer());
+      const int first = stream.slot * kSlotTiles;
+      if constexpr (2 * kDepth == kSlotTiles && LeanRing<kStages>::kHasPairs) {
+        const auto stages = ring.next_pair(fetcher);
+        multiply_tiles<Side, kDepth>(sums, stages.first, rows, first, args.state_factors);
+        multiply_tiles<Side, kDepth>(sums, stages.second, rows, first + kDepth, args.state_factors);
+      } else {
 #pragma unroll 1
-      for (int tile = 0; tile < kSlotTiles; tile += kDepth) {
-        const unsigned char* stage = ring.next(fetcher);
-        multiply_tiles<Side, kDepth>(sums, stage, chunk_buffer(use.buffer()), stream.slot * kSlotTiles + tile,
-                                     args.state_factors);
+        for (int tile = 0; tile < kSlotTiles; tile += kDepth)
+          multiply_tiles<Side, kDepth>(sums, ring.next(fetcher), rows, first + tile, args.state_factors);
       }
     }
     release();
@@ -262,6 +268,7 @@ inline void multiply_strips(const LeanDecodeFc1Arguments& args, LeanShare share,
 extern "C" __global__ void __launch_bounds__(kLeanDecodeFc1Threads, 1)
     lean_decode_fc1(const __grid_constant__ LeanDecodeFc1Arguments args) {
   ptx::release_next_launch();
+  ptx::wait_for_last_launch();
   if (thread_id() == 0) {
     for (int buffer = 0; buffer < kLeanChunkBuffers; ++buffer) {
       ptx::start_barrier(full_barrier(buffer), kLeanRotators);

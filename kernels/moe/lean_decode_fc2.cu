@@ -24,6 +24,7 @@ constexpr int kHalfTiles = INTERMEDIATE / 16 / 2;  // of a column, along K, that
 constexpr int kDepth = kLeanStageTiles / SIDE;     // of a stage, along K
 constexpr int kSteps = ceil_div(kHalfTiles, kDepth);
 constexpr int kLastDepth = kHalfTiles - (kSteps - 1) * kDepth;
+constexpr int kWholeSteps = kLastDepth == kDepth ? kSteps : kSteps - 1;
 constexpr int kColumnWidth = 16 * SIDE;
 
 inline unsigned char* block_rows() { return ptx::dynamic_shared() + kShared.rows; }
@@ -168,12 +169,23 @@ inline void multiply(const LeanDecodeFc2Arguments& args, const Columns& columns,
   for (int column = columns.begin + pair.number; column < columns.end; column += kPairs) {
     float sums[SIDE][4] = {};
     const int first = pair.half * kHalfTiles;
+    int step = 0;
+    if constexpr (LeanRing<kStages>::kHasPairs) {
 #pragma unroll 1
-    for (int step = 0; step < kSteps - (kLastDepth < kDepth); ++step)
+      for (; step + 2 <= kWholeSteps; step += 2) {
+        const auto stages = ring.next_pair(fetcher);
+        multiply_tiles<SIDE, kDepth>(sums, stages.first, block_rows(), first + step * kDepth,
+                                     args.state_factors);
+        multiply_tiles<SIDE, kDepth>(sums, stages.second, block_rows(), first + (step + 1) * kDepth,
+                                     args.state_factors);
+      }
+    }
+#pragma unroll 1
+    for (; step < kWholeSteps; ++step)
       multiply_tiles<SIDE, kDepth>(sums, ring.next(fetcher), block_rows(), first + step * kDepth,
                                    args.state_factors);
-    if constexpr (kLastDepth < kDepth)
-      multiply_tiles<SIDE, kLastDepth>(sums, ring.next(fetcher), block_rows(), first + (kSteps - 1) * kDepth,
+    if constexpr (kWholeSteps < kSteps)
+      multiply_tiles<SIDE, kLastDepth>(sums, ring.next(fetcher), block_rows(), first + kWholeSteps * kDepth,
                                        args.state_factors);
     float* const meeting = pair.meeting();
     if (pair.half == 1) {
@@ -195,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(kLeanDecodeFc2Threads, 1)
   ptx::release_next_launch();
   unsigned char* const shared = ptx::dynamic_shared();
   const int blocks = sort_routes<kLeanDecodeFc2Threads>(args.routing, kShared.tables,
-                                                  reinterpret_cast<int*>(shared + kShared.rings));
+                                                        reinterpret_cast<int*>(shared + kShared.rings));
   const LeanShare share = lean_share(blocks * (args.columns / kColumnWidth), blockIdx.x, gridDim.x);
   Pair pair{warp_id() / 2, warp_id() % 2};
   LeanRing<kStages> ring(shared + kShared.rings + warp_id() * (kStages * kLeanStageBytes));

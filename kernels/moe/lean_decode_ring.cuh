@@ -37,30 +37,63 @@ inline LaneSources lane_sources(const unsigned char* tiles, int side, int pitch)
 template <int Stages>
 class LeanRing {
  public:
-  explicit LeanRing(const unsigned char* first)
-      : first_(ptx::shared_address(first)), next_(first_), last_(first_ + (Stages - 1) * kLeanStageBytes) {}
+  // Whether two stages can be had at a time: half of what waiting and copying takes for each.
+  static constexpr bool kHasPairs = Stages >= 4;
 
-  // Fills all stages but one.
+  explicit LeanRing(const unsigned char* first)
+      : first_(ptx::shared_address(first)),
+        last_(first_ + (Stages - 1) * kLeanStageBytes),
+        next_(first_),
+        filled_(first_) {}
+
   template <class Fetcher>
   void prime(Fetcher& fetcher) {
 #pragma unroll 1
-    for (int i = 0; i < Stages - 1; ++i) fetcher.fetch(first_ + i * kLeanStageBytes);
+    for (int i = 0; i < kAhead; ++i) fill(fetcher);
   }
 
-  // The next stage, once its copies are there; the one before it is filled anew.
+  // The next stage, once its copies are there.
   template <class Fetcher>
   const unsigned char* next(Fetcher& fetcher) {
-    ptx::wait_copies<Stages - 2>();
-    // All lanes' copies are there, and none reads the stage of the step before.
+    ptx::wait_copies<kAhead - 1>();
+    // All lanes' copies are there, and none reads the stages of the step before.
     ptx::warp_sync();
-    const unsigned stage = next_;
-    fetcher.fetch(stage == first_ ? last_ : stage - kLeanStageBytes);
-    next_ = stage == last_ ? first_ : stage + kLeanStageBytes;
-    return ptx::shared_pointer(stage);
+    fill(fetcher);
+    return take();
+  }
+
+  struct Pair {
+    const unsigned char* first;
+    const unsigned char* second;
+  };
+  template <class Fetcher>
+  Pair next_pair(Fetcher& fetcher) {
+    static_assert(kHasPairs);
+    ptx::wait_copies<kAhead - 2>();
+    ptx::warp_sync();
+    fill(fetcher);
+    fill(fetcher);
+    const unsigned char* const first = take();
+    return {first, take()};
   }
 
  private:
-  unsigned first_, next_, last_;
+  // Stages whose copies are on their way, or there, when one is asked for.
+  static constexpr int kAhead = kHasPairs ? Stages - 2 : Stages - 1;
+
+  unsigned behind(unsigned stage) const { return stage == last_ ? first_ : stage + kLeanStageBytes; }
+  template <class Fetcher>
+  void fill(Fetcher& fetcher) {
+    fetcher.fetch(filled_);
+    filled_ = behind(filled_);
+  }
+  const unsigned char* take() {
+    const unsigned stage = next_;
+    next_ = behind(next_);
+    return ptx::shared_pointer(stage);
+  }
+
+  unsigned first_, last_, next_, filled_;
 };
 
 // Starts the copies of a stage's first `chunks` chunks.

@@ -19,7 +19,7 @@ constexpr i64 kLeanDecodeBlock = 8;
 
 // FC2 runs in slices of the hidden columns, so that the routes' rows of one slice, not of all, wait for their
 // sum. Bytes that those rows may take.
-constexpr i64 kLeanDecodeRowsBytes = 2'097'152;
+constexpr i64 kLeanDecodeRowsBytes = 6'291'456;
 constexpr i64 kLeanPrefillRowsBytes = 25'165'824;
 
 // Columns of a slice: whole blocks of 128, at least one. rows: routes of a full launch.
@@ -43,7 +43,7 @@ constexpr i64 lean_output_elements(i64 tokens, i64 rows, i64 hidden, i64 fc1_col
 constexpr i64 kLeanTickets = 4;
 
 // Threads of a block of the kernels that both executors launch: a warp takes a part of a row.
-constexpr i64 kLeanActivateThreads = 128;
+constexpr i64 kLeanActivateThreads = 64;  // few, so that they start beside FC1's
 constexpr i64 kLeanSumThreads = 128;
 
 }  // namespace moeplan

@@ -208,6 +208,7 @@ constexpr KernelRow kKernels[] = {
      .threads = kLeanDecodeFc1Threads,
      .shared_bytes =
          [](const KernelVariant& variant) { return lean_decode_fc1_shared(variant.values[0]).bytes; },
+     .overlaps_last = true,
      .variants = lean_decode_fc1_variants},
     {.id = KernelId::lean_decode_fc2,
      .name = "lean_decode_fc2",
