@@ -22,6 +22,10 @@ constexpr i64 kSpareBytes = i64{1} << 28;
 // Replays that are queued behind each other while the clock is asked.
 constexpr int kReplaysPerClock = 4;
 
+// Of replays that warm up: clocks fall while kernels are compiled, and take a while to rise again.
+constexpr i64 kWarmUpNs = 50'000'000;
+constexpr i64 kLeastReplayNs = 10'000;  // that a replay counts for, so that the wait ends
+
 // Enough warps to keep every tensor core busy, for a few milliseconds.
 constexpr i64 kMmaBlocksPerSm = 2;
 constexpr i64 kMmaRounds = 16'384;
@@ -236,15 +240,27 @@ class CudaMoeBench final : public MoeBench {
     });
   }
 
-  // One replay of each case after the other, again and again; then the clock under each.
+  // One replay of each case after the other, again and again, behind some that warm up; then the clock under
+  // each.
   Status take_turns(const std::vector<Queued>& queued, std::vector<MoeTiming>& timings) {
     auto timer = StreamTimer::create(stream_);
     if (!timer) return timer.error();
-    for (int replay = -kWarmUps; replay < kReplays; ++replay) {
+    const auto replayed = [&](std::size_t i) {
+      return time_once(*timer, [&] { return queued[i].graph->queue(stream_); });
+    };
+    i64 warmed = 0;
+    for (int turn = 0; turn < kWarmUps || warmed < kWarmUpNs; ++turn) {
       for (std::size_t i = 0; i < queued.size(); ++i) {
-        const auto nanoseconds = time_once(*timer, [&] { return queued[i].graph->queue(stream_); });
+        const auto nanoseconds = replayed(i);
         if (!nanoseconds) return nanoseconds.error();
-        if (replay >= 0) timings[i].replays.push_back(max_of(*nanoseconds, 1));
+        warmed += max_of(*nanoseconds, kLeastReplayNs);
+      }
+    }
+    for (int turn = 0; turn < kReplays; ++turn) {
+      for (std::size_t i = 0; i < queued.size(); ++i) {
+        const auto nanoseconds = replayed(i);
+        if (!nanoseconds) return nanoseconds.error();
+        timings[i].replays.push_back(max_of(*nanoseconds, 1));
       }
     }
     for (std::size_t i = 0; clock_ && i < queued.size(); ++i) {
