@@ -150,6 +150,9 @@ class MoeConfig {
     return same_layer(std::move(paired));
   }
 
+  // Of the first executor: what of the config is not timed.
+  const std::vector<Finding>& left_out() const { return executors_.front().left_out(); }
+
   std::optional<i64> gained_tokens(i64 bytes) const {
     const auto cache = stated_kv_cache(*deployment_);
     return cache ? std::optional(tokens_of_bytes(*cache, bytes)) : std::nullopt;
@@ -221,12 +224,18 @@ class BenchMoeRun {
     if (options_.configs.paths.front() != "-")
       digest_ = Digest{options_.configs.paths.front(), sha256_hex(planned.config->text)};
     const Deployment& deployment = planned.config->deployment;
-    const BenchSubject subject{
-        .name = deployment.name, .contract = MoeConfig::contracts_of(all), .text = subject_of(deployment)};
+    const BenchSubject subject{.name = deployment.name,
+                               .contract = MoeConfig::contracts_of(all),
+                               .text = subject_of(deployment),
+                               .rest = config->left_out().empty()
+                                           ? ""
+                                           : concat(" · not timed: ", config->left_out().size(),
+                                                    config->left_out().size() == 1 ? " plan" : " plans")};
     if (!machine_) machine_.emplace(open_machine(open_moe_bench));
     if (!*machine_) {
       const Error& error = machine_->error();
-      if (options_.if_available && is_unavailable(error)) return skipped_bench_moe_report(subject, {}, error);
+      if (options_.if_available && is_unavailable(error))
+        return skipped_bench_moe_report(subject, config->left_out(), error);
       return error;
     }
     return timed(*config, subject);
@@ -250,7 +259,14 @@ class BenchMoeRun {
                              bench.clock_trouble()};
     const std::vector<i64> counts = config.tokens();
     MoeTimings timings{.chunk_tokens = config.chunk(), .moe_layers = config.layers()};
-    std::vector<Finding> findings;
+    std::vector<Finding> findings = config.left_out();
+    i64 runs_done = 0;
+    bool is_pass = true;
+    const auto note_failure = [&](const std::string& what, const Error& why) {
+      is_pass = false;
+      findings.push_back(
+          {std::string(kNotTimed), "error", "", concat(what, ": ", first_line(why.message)), why.help});
+    };
     const i64 runs = std::ssize(counts) + (config.chunk() ? 1 : 0);
     ProgressLine progress(runs, "token counts", !options_.no_progress);
     for (const i64 tokens : counts) {
@@ -258,9 +274,8 @@ class BenchMoeRun {
       if (timing)
         timings.by_tokens.push_back(std::move(*timing));
       else
-        findings.push_back(
-            not_timed(concat(grouped(tokens), tokens == 1 ? " token" : " tokens"), timing.error()));
-      progress.show(std::ssize(timings.by_tokens) + std::ssize(findings));
+        note_failure(concat(grouped(tokens), tokens == 1 ? " token" : " tokens"), timing.error());
+      progress.show(++runs_done);
     }
     if (config.chunk()) {
       std::vector<CapacityCost> costs;
@@ -268,12 +283,12 @@ class BenchMoeRun {
       if (timing)
         timings.capacities = with_costs(config, std::move(*timing), costs);
       else
-        findings.push_back(not_timed("capacities", timing.error()));
-      progress.show(runs);
+        note_failure("capacities", timing.error());
+      progress.show(++runs_done);
     }
     if (!options_.evidence.empty()) {
       // What was measured is told all the same.
-      if (const Status written = write_evidence(machine, timings, findings.empty()); !written) {
+      if (const Status written = write_evidence(machine, timings, is_pass); !written) {
         complain(written.error());
         is_unwritten_ = true;
       }
@@ -286,11 +301,6 @@ class BenchMoeRun {
   static Result<std::vector<MoeTiming>> time(MoeBench& bench, const Result<PairedCases>& paired) {
     if (!paired) return paired.error();
     return bench.time(paired->cases, paired->tokens);
-  }
-
-  static Finding not_timed(std::string what, const Error& why) {
-    return {std::string(kNotTimed), "error", "", concat(std::move(what), ": ", first_line(why.message)),
-            why.help};
   }
 
   static std::vector<CapacityTiming> with_costs(const MoeConfig& config, std::vector<MoeTiming> timings,

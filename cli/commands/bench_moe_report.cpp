@@ -400,7 +400,7 @@ Report bench_moe_report(const BenchSubject& subject, const MoeMachine& machine, 
                           timed.empty() ? "nothing" : join(timed, ", "), " · ", machine.gpu, ", ",
                           machine.gpu_sms, " SMs");
   for (const std::string& text : comparison_texts(timings)) report.verdict += concat(" · ", text);
-  report.verdict += concat(peers_text(machine, timings), capacity_text(timings));
+  report.verdict += concat(peers_text(machine, timings), capacity_text(timings), subject.rest);
   std::optional<i64> lowest, highest;
   for (const MoeTiming* timing : all_of(timings)) {
     if (!timing->sm_mhz) continue;
@@ -439,7 +439,8 @@ Report skipped_bench_moe_report(const BenchSubject& subject, std::vector<Finding
                                 const Error& why) {
   Report report = base_report(subject);
   report.findings = std::move(findings);
-  report.verdict = concat(name_in_front(subject), "SKIPPED · nothing was run: ", skip_reason(why));
+  report.verdict =
+      concat(name_in_front(subject), "SKIPPED · nothing was run: ", skip_reason(why), subject.rest);
   add_tables(report, {}, {});
   add_skip(report, why);
   for (const char* key : {"gpu", "gpu_sms", "bandwidth_gb_s", "bandwidth_from", "decode_weights_per_ns",

@@ -93,37 +93,48 @@ Result<ExecutorPlans> ExecutorPlans::create(const MoeExecutor& executor, const P
     plans.deployment_ = &plans.own_config_->deployment;
   }
   if (const Status found = plans.find_plans(choice); !found) return found.error();
+  for (const RuntimePart& part : planned.mixed_parts) {
+    if (is_chosen(part.name, choice))
+      plans.left_out_.push_back({"no-kernels", "warning", "/quant/tiers",
+                                 concat(part.name,
+                                        " is not timed: this build has no kernels of its own for one "
+                                        "grid of mixed bit widths"),
+                                 ""});
+  }
   return plans;
 }
 
 Status ExecutorPlans::find_plans(const std::string& choice) {
   auto all = deployed_plans(*deployment_);
   if (!all) return all.error();
-  std::optional<Error> why;
   for (DeployedPlan& plan : *all) {
     if (!is_chosen(plan.id(), choice)) continue;
     const auto made_here = made(plan, std::nullopt);
     // A tier of a mixed checkpoint is a part of a step, and its launches bring a map.
-    if (made_here && plan.may_have(ExpertMap::absent))
+    if (made_here && plan.may_have(ExpertMap::absent)) {
       plans_.push_back(std::move(plan));
-    else if (!why)
-      why = Error{ErrorCode::no_kernels, plan.origin.config_pointer("/weights/source_format"),
-                  concat("plan ", plan.id(), ": ",
-                         made_here ? "its launches bring an expert map" : made_here.error().message),
-                  made_here ? "" : made_here.error().help};
+      continue;
+    }
+    left_out_.push_back({"no-kernels", "warning", plan.origin.config_pointer("/weights/source_format"),
+                         concat("plan ", plan.id(), " is not timed: ",
+                                made_here ? "its launches bring an expert map" : made_here.error().message),
+                         made_here ? "" : made_here.error().help});
   }
   std::ranges::stable_sort(plans_, {},
                            [](const DeployedPlan& plan) { return plan.request().capacity.tokens(); });
   if (!plans_.empty()) return Ok{};
-  if (!why)
-    why = Error{ErrorCode::no_kernels, "",
-                choice.empty() ? "the config has no fused-MoE plan"
-                               : concat("plan ", choice, " is no fused-MoE plan"),
-                "give a deployment of an EXL3 checkpoint, as configs/glm52-e160.json is"};
-  why->message = concat("there is no Trellis plan to time: ", why->message);
-  if (!executor_.contract.empty()) why->message = concat("executor ", executor_.name, ": ", why->message);
-  if (why->help.empty()) why->help = "moeplan help no-kernels says what has kernels";
-  return *why;
+  Error why{
+      ErrorCode::no_kernels, "",
+      choice.empty() ? "the config has no fused-MoE plan" : concat("plan ", choice, " is no fused-MoE plan"),
+      "give a deployment of an EXL3 checkpoint, as configs/glm52-e160.json is"};
+  if (!left_out_.empty()) {
+    const Finding& first = left_out_.front();
+    why = {ErrorCode::no_kernels, first.pointer, first.message,
+           first.remedy.empty() ? "moeplan help no-kernels says what has kernels" : first.remedy};
+  }
+  why.message = concat(executor_.contract.empty() ? "" : concat("executor ", executor_.name, ": "),
+                       "there is no Trellis plan to time: ", why.message);
+  return why;
 }
 
 Result<MoeCase> ExecutorPlans::made(const DeployedPlan& plan, std::optional<i64> multiprocessors) const {

@@ -40,7 +40,8 @@ class ExecutorPlans {
                                       const ConfigOverrides& overrides, const std::string& choice);
 
   const MoeExecutor& executor() const { return executor_; }
-  const Deployment& deployment() const { return *deployment_; }
+  // A warning for each fused-MoE plan that is meant and not timed.
+  const std::vector<Finding>& left_out() const { return left_out_; }
   i64 largest_capacity() const { return plans_.back().request().capacity.tokens(); }
 
   // In the smallest plan that holds the tokens, made for so many multiprocessors; none: of the config's own.
@@ -58,6 +59,7 @@ class ExecutorPlans {
   std::unique_ptr<Config> own_config_;  // planned under another contract than the command's
   const Deployment* deployment_;
   std::vector<DeployedPlan> plans_;  // by capacity, rising
+  std::vector<Finding> left_out_;
 };
 
 }  // namespace moeplan

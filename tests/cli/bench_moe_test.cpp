@@ -108,7 +108,7 @@ TEST_CASE(
   const Output output = bench("-c - --if-available", packed);
   INFO(output.err);
   CHECK(output.exit_code == 3);
-  CHECK(contains(output.err, "there is no Trellis plan to time: plan p: it is no Trellis plan"));
+  CHECK(contains(output.err, "there is no Trellis plan to time: plan p is not timed: it is no Trellis plan"));
   CHECK(contains(output.err, "/plans/0/weights/source_format"));
   CHECK(contains(output.err, "\n  help: "));
   const Output indexer = bench(kConfig + "--plan 'indexer decode' --if-available");
@@ -117,9 +117,23 @@ TEST_CASE(
   const Output wide = bench(kConfig + "--set /model/n_routed_experts=1025 --if-available");
   INFO(wide.err);
   CHECK(wide.exit_code == 3);
-  CHECK(contains(wide.err, "there is no Trellis plan to time: plan decode: "));
+  CHECK(contains(wide.err, "there is no Trellis plan to time: plan decode is not timed: "));
   CHECK(contains(wide.err, "/quant/source_format"));
   CHECK(bench("-c /nowhere.json --if-available").exit_code == 3);
+}
+
+TEST_CASE("plans that are not timed beside others that are get a warning, and fail nothing") {
+  const Output output = bench("-c configs/glm52-mixed325.json --if-available -o json");
+  INFO(output.err);
+  CHECK(output.exit_code == 0);
+  const Json report = Json::parse(output.out);
+  CHECK(contains(report["verdict"], " · not timed: 2 plans"));
+  std::vector<std::string> messages;
+  for (const Json& finding : report["findings"])
+    if (finding["rule"] == "no-kernels") messages.push_back(finding["message"]);
+  REQUIRE(messages.size() == 2);
+  CHECK(messages[0].starts_with("mixed decode state is not timed: "));
+  CHECK(Json::parse(bench(kConfig + "--if-available -o json").out)["findings"].size() == 1);
 }
 
 TEST_CASE("capacities need a deployment whose prefill plan could be another") {

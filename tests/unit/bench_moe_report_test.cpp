@@ -213,6 +213,12 @@ TEST_CASE("what could not be timed is a finding and answers no; slow is no failu
   CHECK(report.answered_no);
   CHECK(report.verdict.starts_with("glm: NOT ALL TIMED · 2 token counts · "));
   CHECK(json_of(report)["totals"]["failed"] == 1);
+  BenchSubject some = subject();
+  some.rest = " · not timed: 1 plan";
+  const Report rest =
+      bench_moe_report(some, kH200, some_timings(), {{"no-kernels", "warning", "/quant", "a", "b"}});
+  CHECK_FALSE(rest.answered_no);
+  CHECK(rest.verdict.ends_with(" at 3 of 3 · not timed: 1 plan"));
   CHECK(bench_moe_report(subject(), kH200, {}, {}).verdict == "glm: TIMED · nothing · NVIDIA H200, 132 SMs");
 }
 
