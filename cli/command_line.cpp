@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "cli/commands/config_key.hpp"
+#include "cli/commands/moe_executors.hpp"
 #include "cli/commands/outputs.hpp"
 #include "cli/commands/topics.hpp"
 #include "cli/io/schema.hpp"
@@ -397,40 +398,72 @@ void add_validate(CLI::App& command, CommandLine& line) {
 
 void add_bench(CLI::App& command, CommandLine& line) {
   command.footer(
-      "Examples:\n  moeplan bench indexer --rows 1,4,16,48 --context 8k,32k,128k --heads 32\n"
-      "  moeplan bench indexer --rows 48 --context 128k --heads 32 --group 4 --format json\n"
+      "Examples:\n  moeplan bench moe -c configs/glm52-e160.json --executor faithful,lean --tokens "
+      "1,8,64,3072\n"
+      "  moeplan bench moe -c configs/glm52-e160.json --capacity 512,1024,1536,3072 -o svg=capacity.svg\n"
+      "  moeplan bench indexer --rows 1,4,16,48 --context 8k,32k,128k --heads 32\n"
       "  moeplan bench indexer -c configs/glm52.json --plan 'indexer decode' --context 64k\n"
-      "Times calls of paged indexer plans on this machine's GPU, beside the floor of their bytes and the "
-      "times "
-      "of public\nkernels as recorded. Needs a GPU, its driver and NVRTC: exits 4 without them, or 0 with "
-      "--if-available.");
+      "moe times the fused MoE of a config's Trellis plans, executors beside each other; indexer times calls "
+      "of "
+      "paged\nindexer plans. Both on this machine's GPU, beside the floor of their bytes and the times of "
+      "public "
+      "kernels as\nrecorded. Needs a GPU, its driver and NVRTC: exits 4 without them, or 0 with "
+      "--if-available. "
+      "Slow is no failure:\n1 where something could not be timed.");
   BenchOptions& options = line.bench;
-  command.add_option("WHAT", options.what, "What is timed")
+  command.add_option("WHAT", options.what, "What is timed: moe or indexer")
       ->required()
-      ->check(CLI::IsMember({"indexer"}))
+      ->check(CLI::IsMember({"moe", "indexer"}))
       ->type_name("WHAT");
-  CLI::Option* const config =
-      command
-          .add_option("-c,--config", line.configs.paths,
-                      "Time the indexer plans of this deployment config; repeat for several")
-          ->take_all()
-          ->type_name("FILE");
+  CLI::Option* const config = command
+                                  .add_option("-c,--config", line.configs.paths,
+                                              "Time the plans of this deployment config; repeat for several")
+                                  ->take_all()
+                                  ->type_name("FILE");
   const auto number = [&](const char* flag, std::optional<std::string>& target, const std::string& doc,
                           const char* type) {
     return command.add_option(flag, target, doc)->type_name(type);
   };
-  number("--rows", options.rows, "Query rows of a call (default with a config: its plan's)", "LIST");
+  number("--executor", options.executors,
+         concat("moe: who runs it, in plans of which contract: ", join(executor_names(), ", "),
+                " (default: faithful, the config's own contract); others are compared with the first"),
+         "LIST")
+      ->needs(config);
+  number(
+      "--tokens", options.tokens,
+      "moe: live tokens, each in the smallest plan that holds them (default: 1,2,4,8,16,32,64,512,1024,3072 "
+      "as far as plans reach; with --capacity none)",
+      "LIST")
+      ->needs(config);
+  number(
+      "--capacity", options.capacities,
+      "moe: run a chunk of max_num_batched_tokens in launches of prefill plans of these capacities, and say "
+      "what each reserves and gains",
+      "LIST")
+      ->needs(config);
+  number("--decode-rate", options.decode_rate,
+         "moe: take decode floors at so many T weights/s (default: none, and no such floor)", "N")
+      ->needs(config);
+  number("--flop-rate", options.flop_rate,
+         "moe: take flop floors at so many TFLOP/s (default: what mma.sync of halves does out of registers, "
+         "measured)",
+         "N")
+      ->needs(config);
+  number("--rows", options.rows, "indexer: query rows of a call (default with a config: its plan's)", "LIST");
   number("--context", options.context,
-         "Tokens that each row sees, whole pages, 8k is 8192 (default with a config: its plan's)", "LIST");
-  number("--heads", options.heads, "Heads of the indexer: 16, 32, 64", "LIST")->excludes(config);
+         "indexer: tokens that each row sees, whole pages, 8k is 8192 (default with a config: its plan's)",
+         "LIST");
+  number("--heads", options.heads, "indexer: heads: 16, 32, 64", "LIST")->excludes(config);
   number("--top-k", options.top_k,
-         concat("Keys that are selected: 512, 1024, 2048 (default: ", kDefaultTopK, ")"), "K")
+         concat("indexer: keys that are selected: 512, 1024, 2048 (default: ", kDefaultTopK, ")"), "K")
       ->excludes(config);
-  number("--group", options.group,
-         "Rows that share their request's pages (default: 1; of a deployment's decode plan a token and its "
-         "speculative ones)",
-         "N");
-  command.add_flag("--prefill", options.is_prefill, "Rows are one request's, as in a prefill's chunk")
+  number(
+      "--group", options.group,
+      "indexer: rows that share their request's pages (default: 1; of a deployment's decode plan a token and "
+      "its speculative ones)",
+      "N");
+  command
+      .add_flag("--prefill", options.is_prefill, "indexer: rows are one request's, as in a prefill's chunk")
       ->excludes(config);
   command.add_option("--plan", options.plan, kPlanDoc)->type_name("ID")->needs(config);
   number("--bandwidth-gb-s", options.bandwidth_gb_s,

@@ -8,6 +8,7 @@
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_rules.hpp"
 #include "planner/deployment/ignored_pins.hpp"
+#include "runtime/bench/paired_verdict.hpp"
 #include "runtime/planned_kernels.hpp"
 
 namespace moeplan {
@@ -68,11 +69,25 @@ constexpr FindingWordRow kFindingWords[] = {
     {"damaged", "an entry of the kernel cache is not as it was written"},
 };
 
+// How one executor compares with another; runtime/bench/paired_verdict.hpp decides it.
+constexpr FindingWordRow kVerdictWords[] = {
+    {name_of(PairedVerdict::faster),
+     "of pairs of runs that took turns the median ratio is below 0.99, and its 95 % interval below 1"},
+    {name_of(PairedVerdict::slower),
+     "of pairs of runs that took turns the median ratio is above 1.01, and its 95 % interval above 1"},
+    {name_of(PairedVerdict::same),
+     "of pairs of runs that took turns the median ratio's 95 % interval lies between 0.99 and 1.01"},
+    {name_of(PairedVerdict::unsure),
+     "the runs that took turns scatter too much to say which is faster: run again on a quiet GPU"},
+};
+
 std::vector<WordMeaning> all_words() {
   std::vector<WordMeaning> words;
   for (const ErrorCodeRow& row : kErrorCodes)
     words.push_back({row.word, std::string(row.meaning), WordKind::error});
   for (const FindingWordRow& row : kFindingWords) words.push_back({row.word, std::string(row.meaning)});
+  for (const FindingWordRow& row : kVerdictWords)
+    words.push_back({row.word, std::string(row.meaning), WordKind::verdict});
   words.push_back(
       {"no-kernels", concat("this build has no kernels of its own for the plan, which is left out; it runs ",
                             kPlansWithKernels, " within the limits of docs/kernels.md")});

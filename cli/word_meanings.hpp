@@ -1,5 +1,5 @@
-// What every word in brackets means: of an error, of a finding, and of a rule of `moeplan check`. Help and
-// SARIF alike look here.
+// What every word in brackets means: of an error, of a finding, and of a rule of `moeplan check`; and what a
+// verdict of `moeplan bench` says. Help and SARIF alike look here.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace moeplan {
 
-enum class WordKind { error, finding, policy_rule };
+enum class WordKind { error, finding, policy_rule, verdict };
 
 struct WordMeaning {
   std::string_view word;

@@ -25,7 +25,10 @@ struct Nvml {
   int (*memory)(Device, Memory*) = nullptr;
   int (*driver)(char*, unsigned) = nullptr;
   const char* (*error)(int) = nullptr;
+  int (*device_at)(const char*, Device*) = nullptr;
+  int (*clock)(Device, int, unsigned*) = nullptr;
 };
+constexpr int kSmClock = 1;
 
 template <class Function>
 bool load(void* library, const char* symbol, Function*& function) {
@@ -61,11 +64,9 @@ Answered<std::string> driver_of(const Nvml& nvml) {
   return Answered<std::string>(std::in_place_index<0>, version);
 }
 
-// Loads the library for one question.
-template <class Answer>
-Answered<Answer> ask(Answered<Answer> (*question)(const Nvml&)) {
-  using Failure = Answered<Answer>;
-  const auto failed = [](std::string why) { return Failure(std::in_place_index<1>, std::move(why)); };
+// The library, loaded and begun; whoever has it ends it.
+Answered<Nvml> begun() {
+  const auto failed = [](std::string why) { return Answered<Nvml>(std::in_place_index<1>, std::move(why)); };
   void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return failed("libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver here");
   Nvml nvml;
@@ -75,17 +76,60 @@ Answered<Answer> ask(Answered<Answer> (*question)(const Nvml&)) {
       load(library, "nvmlDeviceGetHandleByIndex_v2", nvml.device) &&
       load(library, "nvmlDeviceGetName", nvml.name) &&
       load(library, "nvmlSystemGetDriverVersion", nvml.driver) &&
-      load(library, "nvmlDeviceGetMemoryInfo", nvml.memory) && load(library, "nvmlErrorString", nvml.error);
+      load(library, "nvmlDeviceGetMemoryInfo", nvml.memory) &&
+      load(library, "nvmlDeviceGetHandleByPciBusId_v2", nvml.device_at) &&
+      load(library, "nvmlDeviceGetClockInfo", nvml.clock) && load(library, "nvmlErrorString", nvml.error);
   if (!complete) return failed("libnvidia-ml.so.1 lacks a function: the driver is too old");
   if (const int code = nvml.init()) return failed(concat("the driver does not answer: ", nvml.error(code)));
-  auto answer = question(nvml);
-  nvml.shutdown();
+  return nvml;
+}
+
+// Begins the library for one question.
+template <class Answer>
+Answered<Answer> ask(Answered<Answer> (*question)(const Nvml&)) {
+  const auto nvml = begun();
+  if (const auto* why = std::get_if<std::string>(&nvml))
+    return Answered<Answer>(std::in_place_index<1>, *why);
+  auto answer = question(std::get<Nvml>(nvml));
+  std::get<Nvml>(nvml).shutdown();
   return answer;
 }
 
 }  // namespace
 
 std::variant<std::vector<GpuMemory>, std::string> probe_gpus() { return ask(memory_of_gpus); }
+
+struct SmClock::Session {
+  Nvml nvml;
+  Device device = nullptr;
+  Session(const Nvml& library, Device of) : nvml(library), device(of) {}
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() { nvml.shutdown(); }
+};
+
+std::variant<SmClock, std::string> SmClock::open(const std::string& pci_bus_id) {
+  auto answer = begun();
+  if (auto* why = std::get_if<std::string>(&answer)) return std::move(*why);
+  const Nvml& nvml = std::get<Nvml>(answer);
+  Device device = nullptr;
+  if (const int code = nvml.device_at(pci_bus_id.c_str(), &device)) {
+    std::string why = concat("GPU ", pci_bus_id, ": ", nvml.error(code));
+    nvml.shutdown();
+    return why;
+  }
+  SmClock clock(std::make_shared<const Session>(nvml, device));
+  unsigned mhz = 0;
+  if (const int code = nvml.clock(device, kSmClock, &mhz))
+    return concat("clock of GPU ", pci_bus_id, ": ", nvml.error(code));
+  return clock;
+}
+
+std::optional<i64> SmClock::mhz() const {
+  unsigned mhz = 0;
+  if (session_->nvml.clock(session_->device, kSmClock, &mhz) != 0) return std::nullopt;
+  return i64{mhz};
+}
 
 std::string driver_version() {
   const auto answer = ask(driver_of);

@@ -4,21 +4,11 @@
 #include <functional>
 
 #include "cli/commands/skip.hpp"
+#include "cli/commands/thousandths.hpp"
 #include "planner/core/text.hpp"
 
 namespace moeplan {
 namespace {
-
-// A number of thousandths with so many decimals, rounded half up: "1,234.6".
-std::string decimal(i64 thousandths, int decimals) {
-  i64 unit = 1000;
-  for (int i = 0; i < decimals; ++i) unit /= 10;
-  const i64 units = (thousandths + unit / 2) / unit, whole = 1000 / unit;
-  std::string fraction = std::to_string(units % whole);
-  fraction.insert(0, static_cast<std::size_t>(decimals) - fraction.size(), '0');
-  return concat(grouped(units / whole), ".", fraction);
-}
-std::string microseconds(i64 nanoseconds) { return decimal(nanoseconds, 1); }
 
 Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>& timings) {
   constexpr Audience programs = Audience::programs, people = Audience::people;
@@ -84,7 +74,7 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                            microseconds(timing.logits_ns()),
                            floor_bytes(shape),
                            floor,
-                           decimal(100 * floor, 1),
+                           percent(floor),
                            recorded ? Cell(recorded->chain_ns) : Cell(),
                            recorded ? Cell(recorded->logits_ns) : Cell(),
                            recorded ? Cell(microseconds(recorded->chain_ns)) : Cell(),

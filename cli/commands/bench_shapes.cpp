@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/commands/number_lists.hpp"
 #include "planner/core/limits.hpp"
 #include "planner/core/text.hpp"
 #include "planner/deployment/launch_findings.hpp"
@@ -12,83 +13,15 @@
 namespace moeplan {
 namespace {
 
-constexpr i64 kMostItems = 64;     // of a list
 constexpr i64 kMostShapes = 1024;  // of a run
 constexpr i64 kMostRows = 65'536;
-constexpr i64 kMostGbS = 1'000'000;
 
-// An option that takes whole numbers.
-struct NumberRule {
-  std::string_view option;
-  std::string_view example;
-  i64 least;
-  i64 most;
-  std::span<const i64> choices = {};  // none: all of the range
-  i64 page_tokens = 1;                // whole pages of so many
-  bool takes_k = false;               // a suffix that stands for 1024
-};
 constexpr NumberRule kRows = {"--rows", "1,4,16,48", 1, kMostRows};
 constexpr NumberRule kContexts = {"--context",     "8k,32k,128k", kKernelPageSize, kMaxTokens, {},
                                   kKernelPageSize, true};
 constexpr NumberRule kHeads = {"--heads", "32,64", 1, 64, kIndexerHeads};
 constexpr NumberRule kGroup = {"--group", "4", 1, kMostRows};
 constexpr NumberRule kTopK = {"--top-k", "2048", 1, 2048, kIndexerTopK};
-constexpr NumberRule kBandwidth = {"--bandwidth-gb-s", "4500", 1, kMostGbS};
-
-Error refusal(const NumberRule& rule, std::string_view text, std::string what) {
-  return {ErrorCode::invalid_value, "",
-          concat(rule.option, text.empty() ? "" : " ", shortened(text, 40), ": ", what),
-          concat("for example ", rule.option, " ", rule.example)};
-}
-
-// -1: it is none, or far too large.
-i64 number_of(std::string_view digits, bool takes_k) {
-  const bool has_k = takes_k && (digits.ends_with('k') || digits.ends_with('K'));
-  if (has_k) digits.remove_suffix(1);
-  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos) return -1;
-  i64 number = 0;
-  for (const char digit : digits) number = 10 * number + (digit - '0');
-  return has_k ? 1024 * number : number;
-}
-
-// What is wrong with a number; "": nothing.
-std::string mistake_in(const NumberRule& rule, i64 number) {
-  if (!rule.choices.empty() && std::ranges::find(rule.choices, number) == rule.choices.end())
-    return concat("has to be ", join(rule.choices, ", ", " or "));
-  if (number >= rule.least && number <= rule.most && number % rule.page_tokens == 0) return "";
-  return concat("has to be ",
-                rule.takes_k ? concat("whole pages of ", rule.page_tokens, " tokens, 8k for 8192,")
-                             : std::string("a whole number"),
-                " from ", grouped(rule.least), " to ", grouped(rule.most));
-}
-
-Result<std::vector<i64>> read_list(const NumberRule& rule, const std::optional<std::string>& text) {
-  std::vector<i64> numbers;
-  if (!text) return numbers;
-  i64 place = 0;
-  for (std::size_t at = 0; at <= text->size();) {
-    ++place;
-    const std::size_t end = std::min(text->find(',', at), text->size());
-    const std::string_view item = std::string_view(*text).substr(at, end - at);
-    if (place > kMostItems) return refusal(rule, *text, concat("more than ", kMostItems, " numbers"));
-    if (item.empty())
-      return refusal(rule, *text, text->empty() ? "the list is empty" : concat("item ", place, " is empty"));
-    const i64 number = number_of(item, rule.takes_k);
-    if (const std::string mistake = mistake_in(rule, number); !mistake.empty())
-      return refusal(rule, *text, concat("item ", place, ", ", shortened(item, 20), ", ", mistake));
-    if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
-    at = end + 1;
-  }
-  return numbers;
-}
-
-Result<std::optional<i64>> read_number(const NumberRule& rule, const std::optional<std::string>& text) {
-  if (!text) return std::optional<i64>();
-  const i64 number = number_of(*text, rule.takes_k);
-  if (const std::string mistake = mistake_in(rule, number); !mistake.empty())
-    return refusal(rule, *text, mistake);
-  return std::optional<i64>(number);
-}
 
 // `plan_id`: whose requests have `group` rows where --group says nothing.
 Result<std::vector<IndexerShape>> combined(const ShapeLists& lists, bool is_prefill, i64 group,
@@ -131,7 +64,7 @@ Result<ShapeLists> read_shape_lists(const BenchOptions& options) {
   if (!group) return group.error();
   const auto top_k = read_number(kTopK, options.top_k);
   if (!top_k) return top_k.error();
-  const auto bandwidth = read_number(kBandwidth, options.bandwidth_gb_s);
+  const auto bandwidth = read_number(kBandwidthRule, options.bandwidth_gb_s);
   if (!bandwidth) return bandwidth.error();
   if (*group && options.is_prefill)
     return refusal(kGroup, *options.group, "rows of a prefill share the pages of one request");

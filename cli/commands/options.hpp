@@ -103,15 +103,17 @@ struct ValidateOptions {
 };
 
 struct BenchOptions {
-  ConfigOptions configs;  // none: shapes are stated by the lists alone
-  std::string what;       // indexer
-  std::string plan;       // this one of the configs alone; "" is all of the indexer's
-  std::optional<std::string> heads, rows, context;  // lists: "1,4", "8k,32k"
-  std::optional<std::string> group, top_k;          // numbers
-  std::optional<std::string> bandwidth_gb_s;        // none: measured
-  bool is_prefill = false;
-  bool if_available = false;  // nothing to run on is no failure
-  std::string evidence;       // file of the record; "": none
+  ConfigOptions configs;  // none: shapes of the indexer are stated by the lists alone
+  std::string what;       // moe or indexer
+  std::string plan;       // this one of the configs alone; "" is all of the subject's
+  std::optional<std::string> executors, tokens, capacities;  // of moe, lists
+  std::optional<std::string> decode_rate, flop_rate;         // of moe, decimals
+  std::optional<std::string> heads, rows, context;           // of the indexer, lists: "1,4", "8k,32k"
+  std::optional<std::string> group, top_k;                   // of the indexer, numbers
+  bool is_prefill = false;                                   // of the indexer
+  std::optional<std::string> bandwidth_gb_s;                 // none: measured
+  bool if_available = false;                                 // nothing to run on is no failure
+  std::string evidence;                                      // file of the record; "": none
   bool no_progress = false;
 };
 
@@ -186,6 +188,8 @@ ExitCode run_launches(const LaunchOptions& options);
 ExitCode run_compile(const CompileOptions& options);
 ExitCode run_validate(const ValidateOptions& options);
 ExitCode run_bench(const BenchOptions& options);
+ExitCode run_bench_moe(const BenchOptions& options);
+ExitCode run_bench_indexer(const BenchOptions& options);
 ExitCode run_cache(const CacheOptions& options);
 ExitCode run_check(CheckOptions options);
 ExitCode run_baseline(const BaselineOptions& options);

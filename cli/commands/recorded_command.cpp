@@ -47,6 +47,9 @@ std::string evidence_command(const BenchOptions& options) {
   RecordedCommand command(concat("moeplan bench ", options.what));
   command.add(options.configs);
   command.add("--plan", options.plan);
+  command.add("--executor", options.executors.value_or(""));
+  command.add("--tokens", options.tokens.value_or(""));
+  command.add("--capacity", options.capacities.value_or(""));
   command.add("--heads", options.heads.value_or(""));
   command.add("--rows", options.rows.value_or(""));
   command.add("--context", options.context.value_or(""));
@@ -54,6 +57,8 @@ std::string evidence_command(const BenchOptions& options) {
   command.add("--top-k", options.top_k.value_or(""));
   if (options.is_prefill) command.add("--prefill");
   command.add("--bandwidth-gb-s", options.bandwidth_gb_s.value_or(""));
+  command.add("--decode-rate", options.decode_rate.value_or(""));
+  command.add("--flop-rate", options.flop_rate.value_or(""));
   command.add("--evidence", options.evidence);
   return command.text();
 }

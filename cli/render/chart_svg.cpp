@@ -1,5 +1,9 @@
 #include "cli/render/chart_svg.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
 #include "cli/render/markup.hpp"
 #include "cli/render/scale.hpp"
 #include "cli/render/text.hpp"
@@ -37,34 +41,124 @@ std::string fitting(std::string_view content, i64 units) {
   return out;
 }
 
-i64 middle_of(std::size_t i, std::size_t count) {
-  return kLeft + (2 * static_cast<i64>(i) + 1) * (kRight - kLeft) / (2 * static_cast<i64>(count));
+// A round value of the scale, and how far up it is.
+struct Tick {
+  i64 height;
+  std::string label;
+};
+
+// Where the points and values of a chart lie in its plane.
+class Plane {
+ public:
+  virtual ~Plane() = default;
+  virtual i64 x(std::size_t point) const = 0;
+  virtual i64 height(i64 value) const = 0;
+  virtual std::vector<Tick> ticks() const = 0;          // the lowest first
+  virtual std::string value_text(i64 value) const = 0;  // as a mark says it
+  virtual std::string spacing() const = 0;
+};
+
+// Points evenly spaced, bytes from zero.
+class EvenPlane final : public Plane {
+ public:
+  explicit EvenPlane(const Chart& chart)
+      : count_(static_cast<i64>(chart.points.size())), scale_(scale_for(largest_value(chart.series))) {}
+
+  i64 x(std::size_t point) const override {
+    return kLeft + (2 * static_cast<i64>(point) + 1) * (kRight - kLeft) / (2 * count_);
+  }
+  i64 height(i64 value) const override { return scale_.position(value, kPlaneHeight); }
+  std::vector<Tick> ticks() const override {
+    std::vector<Tick> ticks;
+    for (i64 step = 0; step <= scale_.steps; ++step)
+      ticks.push_back({height(step * scale_.step), step == 0 ? "0" : scale_.label(step * scale_.step)});
+    return ticks;
+  }
+  std::string value_text(i64 value) const override { return concat(grouped(value), " B"); }
+  std::string spacing() const override { return "evenly spaced"; }
+
+ private:
+  i64 count_;
+  Scale scale_;
+};
+
+std::string microseconds_text(i64 nanoseconds) {
+  const i64 tenths = (nanoseconds + 50) / 100;
+  return concat(grouped(tenths / 10), ".", tenths % 10, " us");
 }
 
-void draw_scale(Drawing& drawing, const Scale& scale, i64 top) {
-  for (i64 step = 0; step <= scale.steps; ++step) {
-    const i64 y = top + kPlaneHeight - scale.position(step * scale.step, kPlaneHeight);
-    drawing.body += concat("<path class=\"", step == 0 ? "axis" : "grid", "\" d=\"M", kLeft, " ", y, "H",
+// Both logarithmic: places, and nanoseconds over whole decades.
+class LogPlane final : public Plane {
+ public:
+  explicit LogPlane(const Chart& chart) : places_(chart.places) {
+    i64 least = largest_value(chart.series);
+    for (const ChartSeries& series : chart.series)
+      for (const auto& value : series.values) least = min_of(least, value.value_or(least));
+    while (low_ * 10 <= max_of(least, 1)) low_ *= 10;
+    high_ = 10 * low_;
+    while (high_ < largest_value(chart.series)) high_ *= 10;
+  }
+
+  i64 x(std::size_t point) const override {
+    constexpr i64 kMargin = 14;  // of marks at the ends
+    const i64 first = *std::ranges::min_element(places_), last = *std::ranges::max_element(places_);
+    return kLeft + kMargin + along(places_[point], first, last, kRight - kLeft - 2 * kMargin);
+  }
+  i64 height(i64 value) const override { return along(value, low_, high_, kPlaneHeight); }
+  std::vector<Tick> ticks() const override {
+    std::vector<Tick> ticks;
+    for (i64 value = low_;; value *= 10) {
+      ticks.push_back(
+          {height(value), value < 1000 ? concat(value, " ns") : concat(grouped(value / 1000), " us")});
+      if (value == high_) return ticks;
+    }
+  }
+  std::string value_text(i64 value) const override { return microseconds_text(value); }
+  std::string spacing() const override { return "logarithmic, as the times are"; }
+
+ private:
+  // How far `value` is between the logarithms of two others, in `length` units.
+  static i64 along(i64 value, i64 from, i64 to, i64 length) {
+    if (from == to) return length / 2;
+    const double whole = std::log(static_cast<double>(to) / static_cast<double>(from));
+    return std::llround(std::log(static_cast<double>(value) / static_cast<double>(from)) / whole *
+                        static_cast<double>(length));
+  }
+
+  std::vector<i64> places_;
+  i64 low_ = 1, high_ = 10;
+};
+
+std::unique_ptr<Plane> plane_of(const Chart& chart) {
+  if (chart.places.empty()) return std::make_unique<EvenPlane>(chart);
+  return std::make_unique<LogPlane>(chart);
+}
+
+void draw_scale(Drawing& drawing, const Plane& plane, i64 top) {
+  bool is_lowest = true;
+  for (const Tick& tick : plane.ticks()) {
+    const i64 y = top + kPlaneHeight - tick.height;
+    drawing.body += concat("<path class=\"", is_lowest ? "axis" : "grid", "\" d=\"M", kLeft, " ", y, "H",
                            kRight, "\"/>\n");
-    drawing.body += text(kLeft - 6, y + 4, "end", step == 0 ? "0" : scale.label(step * scale.step), "faint");
+    drawing.body += text(kLeft - 6, y + 4, "end", tick.label, "faint");
+    is_lowest = false;
   }
 }
 
 // Labels under the plane: as many as stand apart.
-void draw_labels(Drawing& drawing, const Chart& chart, i64 y) {
+void draw_labels(Drawing& drawing, const Chart& chart, const Plane& plane, i64 y) {
   i64 used = 0;
   for (std::size_t i = 0; i < chart.points.size(); ++i) {
     const std::string label = fitting(chart.points[i], kRight - kLeft);
     const i64 width = display_width(label) * kCharacter;
-    const i64 x =
-        max_of(min_of(middle_of(i, chart.points.size()), kDrawingWidth - 4 - width / 2), width / 2 + 4);
+    const i64 x = max_of(min_of(plane.x(i), kDrawingWidth - 4 - width / 2), width / 2 + 4);
     if (x - width / 2 < used) continue;
     drawing.body += text(x, y, "middle", label);
     used = x + width / 2 + kCharacter;
   }
 }
 
-void draw_curve(Drawing& drawing, const Chart& chart, std::size_t index, const Scale& scale, i64 top) {
+void draw_curve(Drawing& drawing, const Chart& chart, std::size_t index, const Plane& plane, i64 top) {
   const ChartSeries& curve = chart.series[index];
   const std::string_view dash = kDashes[index % std::size(kDashes)];
   std::string path, dots;
@@ -75,13 +169,12 @@ void draw_curve(Drawing& drawing, const Chart& chart, std::size_t index, const S
       is_open = false;
       continue;
     }
-    const i64 x = middle_of(i, chart.points.size());
-    const i64 y = top + kPlaneHeight - scale.position(*curve.values[i], kPlaneHeight);
+    const i64 x = plane.x(i), y = top + kPlaneHeight - plane.height(*curve.values[i]);
     path += concat(is_open ? "L" : "M", x, " ", y);
     is_open = true;
     dots += concat("<circle class=\"f", colour(index), "\" cx=\"", x, "\" cy=\"", y, "\" r=\"",
                    chart.points.size() > 40 ? 1 : 3, "\"><title>", markup(chart.points[i]), ": ",
-                   grouped(*curve.values[i]), " B</title></circle>\n");
+                   plane.value_text(*curve.values[i]), "</title></circle>\n");
   }
   drawing.body +=
       concat("<path class=\"line s", colour(index), "\"",
@@ -121,7 +214,9 @@ void draw_numbers(Drawing& drawing, const Chart& chart) {
     drawing.height += kLine / 2;
     if (chart.series.size() > 1) draw_heading(drawing, curve.name);
     for (std::size_t i = 0; i < chart.points.size(); ++i)
-      draw_amount(drawing, chart.points[i], curve.values[i] ? bytes_text(*curve.values[i]) : "no plan");
+      draw_amount(drawing, chart.points[i],
+                  curve.values[i] ? (chart.places.empty() ? bytes_text : microseconds_text)(*curve.values[i])
+                                  : std::string(chart.places.empty() ? "no plan" : "-"));
   }
 }
 
@@ -207,13 +302,13 @@ Drawing draw_chart(const Chart& chart, bool with_numbers) {
   Drawing drawing;
   draw_heading(drawing, chart.title);
   const i64 top = drawing.height + 14;
-  const Scale scale = scale_for(largest_value(chart.series));
-  draw_scale(drawing, scale, top);
-  for (std::size_t i = chart.series.size(); i-- > 0;) draw_curve(drawing, chart, i, scale, top);
-  draw_labels(drawing, chart, top + kPlaneHeight + kLine);
+  const std::unique_ptr<Plane> plane = plane_of(chart);
+  draw_scale(drawing, *plane, top);
+  for (std::size_t i = chart.series.size(); i-- > 0;) draw_curve(drawing, chart, i, *plane, top);
+  draw_labels(drawing, chart, *plane, top + kPlaneHeight + kLine);
   drawing.height = top + kPlaneHeight + 2 * kLine;
   drawing.body += text((kLeft + kRight) / 2, drawing.height, "middle",
-                       fitting(concat(chart.axis, ", evenly spaced"), kRight - kLeft), "faint");
+                       fitting(concat(chart.axis, ", ", plane->spacing()), kRight - kLeft), "faint");
   if (chart.series.size() > 1) draw_legend(drawing, chart.series);
   if (with_numbers) draw_numbers(drawing, chart);
   if (!chart.stacks.empty()) draw_stacks(drawing, chart);

@@ -104,12 +104,15 @@ struct ChartSeries {
   std::vector<std::optional<i64>> values;
 };
 
-// What pictures show beside the tables: curves of bytes over points in their order, and what the bytes of
-// some points are made of.
+// What pictures show beside the tables: curves over points in their order, and what the bytes of some points
+// are made of.
 struct Chart {
   std::string title;
   std::string axis;                 // what the points are
   std::vector<std::string> points;  // their labels
+  // Where the points lie on a logarithmic axis, all above 0. Values are then nanoseconds above 0, on a
+  // logarithmic scale too. Empty: points are evenly spaced, and values are bytes.
+  std::vector<i64> places;
   std::vector<ChartSeries> series;  // over `points`
   std::vector<std::string> stack_points;
   std::vector<ChartSeries> stacks;  // parts, over `stack_points`

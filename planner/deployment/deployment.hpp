@@ -169,4 +169,10 @@ inline i64 intermediate_per_rank(const Deployment& d) {
   return *d.model->moe_intermediate_size / d.parallel->tp;
 }
 
+// Layers with routed experts; none where the model does not say how many layers it has.
+inline std::optional<i64> moe_layers(const ModelShape& model) {
+  if (!model.num_hidden_layers) return std::nullopt;
+  return max_of(*model.num_hidden_layers - model.first_k_dense_replace.value_or(0), 0);
+}
+
 }  // namespace moeplan

@@ -12,7 +12,7 @@ constexpr i64 kLeanDecodeTokens = 64;
 constexpr bool is_lean_decode(i64 capacity) { return capacity <= kLeanDecodeTokens; }
 
 // Rows of a route block of the prefill executor: as many as one multiprocessor has registers for the sums of,
-// so that weights are decoded for as many rows at a time. The decoding one packs no routes in memory.
+// so that weights are decoded for as many rows at a time.
 constexpr i64 kLeanBlock = 160;
 // Of the decoding executor, which packs no routes in memory.
 constexpr i64 kLeanDecodeBlock = 8;
@@ -43,7 +43,7 @@ constexpr i64 lean_output_elements(i64 tokens, i64 rows, i64 hidden, i64 fc1_col
 constexpr i64 kLeanTickets = 4;
 
 // Threads of a block of the kernels that both executors launch: a warp takes a part of a row.
-constexpr i64 kLeanActivateThreads = 64;  // few, so that they start beside FC1's
+constexpr i64 kLeanActivateThreads = 64;  // so few start while FC1's are there
 constexpr i64 kLeanSumThreads = 128;
 
 }  // namespace moeplan

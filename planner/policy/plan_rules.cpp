@@ -131,9 +131,7 @@ void check_layer_arenas(const RuleCase& c) {
   const auto& model = c.subject.deployment.model;
   // Without a model, more equal plans than anybody has roles for.
   constexpr i64 kManyPlans = 16;
-  const i64 layers = model && model->num_hidden_layers
-                         ? *model->num_hidden_layers - model->first_k_dense_replace.value_or(0)
-                         : kManyPlans;
+  const i64 layers = (model ? moe_layers(*model) : std::nullopt).value_or(kManyPlans);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const auto same = [&](const DeployedPlan& other) {
       return !other.engine_made() && other.layout.total_bytes == plans[i].layout.total_bytes &&

@@ -6,8 +6,6 @@
 namespace moeplan {
 namespace {
 
-i64 rounded_div(i64 value, i64 divisor) { return (value + divisor / 2) / divisor; }
-
 double microseconds(i64 nanoseconds) { return static_cast<double>(nanoseconds) / 1000; }
 
 }  // namespace
@@ -15,14 +13,8 @@ double microseconds(i64 nanoseconds) { return static_cast<double>(nanoseconds) /
 i64 IndexerTiming::chain_ns(i64 percent) const { return rounded_div(quantile(chain, percent), calls); }
 i64 IndexerTiming::logits_ns() const { return rounded_div(median(logits), calls); }
 
-std::string text_of(const Bandwidth& bandwidth) {
-  return concat(grouped(bandwidth.gb_s), " GB/s, ",
-                bandwidth.is_measured ? "measured: a device-to-device copy, read and written"
-                                      : "given: --bandwidth-gb-s");
-}
-
 i64 floor_permille(const IndexerTiming& timing, i64 gb_s) {
-  return rounded_div(floor_bytes(timing.shape) * 1000, max_of(gb_s * timing.chain_ns(), 1));
+  return floor_permille(floor_bytes(timing.shape), gb_s, timing.chain_ns());
 }
 
 i64 peer_permille(const IndexerTiming& timing, const IndexerPeer& peer) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/bench/indexer_peers.hpp"
+#include "runtime/bench/rates.hpp"
 #include "runtime/evidence.hpp"
 
 namespace moeplan {
@@ -22,14 +23,6 @@ struct IndexerTiming {
   i64 chain_ns(i64 percent = 50) const;
   i64 logits_ns() const;
 };
-
-// Where floors of bytes come from.
-struct Bandwidth {
-  i64 gb_s = 0;  // bytes a nanosecond
-  bool is_measured = false;
-};
-// "4,260 GB/s, measured: a device-to-device copy, read and written"
-std::string text_of(const Bandwidth& bandwidth);
 
 // What a call would take if it did nothing but move its floor_bytes, in thousandths of what it takes.
 i64 floor_permille(const IndexerTiming& timing, i64 gb_s);

@@ -5,20 +5,16 @@
 #include <optional>
 #include <variant>
 
-#include "runtime/bench/quantile.hpp"
 #include "runtime/device/device_values.hpp"
-#include "runtime/device/launcher.hpp"
-#include "runtime/device/stream.hpp"
+#include "runtime/device/recording_backend.hpp"
 #include "runtime/device/test_bench.hpp"
+#include "runtime/device/timed_replays.hpp"
 #include "runtime/indexer/random_calls.hpp"
 
 namespace moeplan {
 namespace {
 
-constexpr int kReplays = 21;
-constexpr int kWarmUps = 2;
 constexpr i64 kDistinctPages = 8192;  // the others hold the same: what differs is where they lie
-constexpr i64 kCopiedBytes = i64{1} << 29;
 
 // What a case takes of the GPU's memory.
 struct CaseBytes {
@@ -65,22 +61,6 @@ struct Pool {
     return Pool{std::move(*keys), std::move(order)};
   }
 };
-
-// Nanoseconds of each run of `queue`, behind some that warm up.
-template <class Queue>
-Result<std::vector<i64>> time_each(cudaStream_t stream, const Queue& queue) {
-  std::vector<i64> samples;
-  auto timer = StreamTimer::create(stream);
-  if (!timer) return timer.error();
-  for (int i = -kWarmUps; i < kReplays; ++i) {
-    if (const Status started = timer->start(); !started) return started.error();
-    if (const Status queued = queue(); !queued) return queued.error();
-    const auto nanoseconds = timer->stop();
-    if (!nanoseconds) return nanoseconds.error();
-    if (i >= 0) samples.push_back(*nanoseconds);
-  }
-  return samples;
-}
 
 // A case with its inputs on the device, one set a call.
 class TimedCase {
@@ -191,27 +171,14 @@ class CudaIndexerBench final : public IndexerBench {
   CudaIndexerBench(Launcher launcher, Stream stream, Compiler& compiler, i64 threads)
       : launcher_(std::move(launcher)),
         stream_(std::move(stream)),
-        resolver_(backend(compiler, threads)),
+        resolver_(recording_backend(launcher_, compiler, threads, compiled_)),
         engine_(17) {}
 
   const GpuProfile& gpu() const override { return launcher_.gpu(); }
   const Architecture& architecture() const override { return launcher_.architecture(); }
   const std::vector<std::pair<KernelVariant, CompiledKernel>>& compiled() const override { return compiled_; }
 
-  Result<Bandwidth> copy_bandwidth() override {
-    const i64 bytes = min_of(kCopiedBytes, gpu().memory_bytes / 8);
-    const auto from = DeviceMemory::allocate(bytes, "what is copied");
-    if (!from) return from.error();
-    const auto to = DeviceMemory::allocate(bytes, "a copy");
-    if (!to) return to.error();
-    const auto samples = time_each(stream_, [&] {
-      return check_cuda(cudaMemcpyAsync(to->data(), from->data(), static_cast<std::size_t>(bytes),
-                                        cudaMemcpyDeviceToDevice, stream_),
-                        "copying on the device");
-    });
-    if (!samples) return samples.error();
-    return Bandwidth{max_of(2 * bytes / max_of(median(*samples), 1), 1), true};
-  }
+  Result<Bandwidth> copy_bandwidth() override { return measured_copy(stream_, gpu().memory_bytes); }
 
   void expect(std::span<const IndexerCase> cases) override {
     const auto room = free_bytes();
@@ -260,10 +227,9 @@ class CudaIndexerBench final : public IndexerBench {
  private:
   // Of the GPU's memory, what is free or would be without the pool.
   Result<i64> free_bytes() const {
-    std::size_t free = 0, all = 0;
-    const Status asked = check_cuda(cudaMemGetInfo(&free, &all), "asking for the free memory");
-    if (!asked) return asked.error();
-    return static_cast<i64>(free) + pool_pages() * kPageBytes;
+    const auto free = free_memory();
+    if (!free) return free.error();
+    return *free + pool_pages() * kPageBytes;
   }
 
   i64 pool_pages() const { return pool_ ? std::ssize(pool_->order) : 0; }
@@ -292,20 +258,9 @@ class CudaIndexerBench final : public IndexerBench {
     return TimedCase::create(timed, bytes, *pool_, engine_);
   }
 
-  LaunchBackend backend(Compiler& compiler, i64 threads) {
-    LaunchBackend backend = launcher_.backend(compiler, threads);
-    backend.compile = [this, compile = backend.compile](std::span<const KernelVariant> variants) {
-      auto kernels = compile(variants);
-      for (std::size_t i = 0; kernels && i < variants.size(); ++i)
-        compiled_.emplace_back(variants[i], (*kernels)[i]);
-      return kernels;
-    };
-    return backend;
-  }
-
   Launcher launcher_;
   Stream stream_;
-  std::vector<std::pair<KernelVariant, CompiledKernel>> compiled_;
+  CompiledKernels compiled_;
   LaunchResolver resolver_;
   std::mt19937_64 engine_;
   i64 expected_pages_ = 0;

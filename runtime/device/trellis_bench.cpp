@@ -35,12 +35,6 @@ Status compute_reference(TrellisReferenceArguments reference, Launches& launches
   return Ok{};
 }
 
-Status run_launches(const TrellisLaunches& planned, const LaunchSite& site, Launches& launches) {
-  if (Status done = launches.run(planned.route_pack, site); !done) return done;
-  if (Status done = launches.run(planned.fused, site); !done) return done;
-  return launches.run(planned.top_k_sum, site);
-}
-
 // Tokens, and what a reference leaves on the way from them to the output.
 struct ReferenceRoom {
   DeviceMemory memory;
@@ -105,13 +99,27 @@ Status copy_layer(const LayerWeights& source, const TrellisWeights& to) {
 
 }  // namespace
 
+Status run_launches(const TrellisLaunches& planned, const LaunchSite& site, Launches& launches) {
+  if (Status done = launches.run(planned.route_pack, site); !done) return done;
+  if (Status done = launches.run(planned.fused, site); !done) return done;
+  return launches.run(planned.top_k_sum, site);
+}
+
+Status run_launches(const LeanLaunches& planned, const LaunchSite& site, Launches& launches) {
+  return std::visit(
+      [&](const auto& of_kind) {
+        return launch_each(of_kind, [&](const auto& launch) { return launches.run(launch, site); });
+      },
+      planned);
+}
+
 bool TrellisLayer::serves(const TrellisLayerPlan& plan, const LayerWeights* wanted) const {
   return hidden == plan.hidden && intermediate == plan.intermediate && experts == plan.experts &&
          bits == plan.bits && codebook == plan.codebook && source == wanted;
 }
 
-Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights* source,
-                                Launches& launches) {
+Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights* source, Launches& launches,
+                                LayerUse use) {
   const i64 hidden = plan.hidden, intermediate = plan.intermediate, experts = plan.experts;
   const i64 matrix = experts * hidden * intermediate;
   const i64 words = matrix / 16 * plan.bits;  // of 16 bits
@@ -120,8 +128,10 @@ Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights
   const i64 w13 = places.take(2 * 2 * words), w2 = places.take(2 * words);
   const i64 gate_suh = places.take(2 * row_halves), up_suh = places.take(2 * row_halves);
   const i64 down_svh = places.take(2 * row_halves), rotations = places.take(2 * rotation_halves);
-  const i64 decoded = places.take(2 * 3 * matrix);
-  auto memory = DeviceMemory::allocate(places.end(), "a layer's weights, packed and as halves");
+  const i64 decoded = places.take(use == LayerUse::judged ? 2 * 3 * matrix : 0);
+  auto memory =
+      DeviceMemory::allocate(places.end(), use == LayerUse::judged ? "a layer's weights, packed and as halves"
+                                                                   : "a layer's weights");
   if (!memory) return memory.error();
   const auto halves = [base = memory->data()](i64 offset) -> HalfBits* { return At(base + offset); };
 
@@ -166,6 +176,10 @@ Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights
   }
   TrellisLayer layer{std::move(*memory), hidden, intermediate, experts,        plan.bits,
                      plan.codebook,      source, weights,      halves(decoded)};
+  if (use == LayerUse::timed) {
+    layer.decoded = nullptr;
+    return layer;
+  }
   TrellisReferenceArguments reference = reference_of(layer);
   reference.step = TrellisReferenceStep::decode;
   if (const Status done = launches.step(kTrellisReference, reference); !done) return done.error();
@@ -213,13 +227,10 @@ Result<TestBench> make_bench(const LeanPlan& plan, const TrellisLayer& layer, i6
     const TrellisReferenceArguments of_launch = reference_of(reference, routed);
     const i64 block = plan.is_decode() ? kLeanDecodeBlock : kLeanBlock;
     const LaunchSite site{.live_tokens = routed.tokens, .block = block};
-    const auto run_all = [site, &launches](const auto& of_kind) {
-      return launch_each(of_kind, [&](const auto& launch) { return launches.run(launch, site); });
-    };
     const i64 pitch = lean_row_pitch(planned);
     return PreparedLaunch{
         .block = block,
-        .run = [planned, run_all] { return std::visit(run_all, planned); },
+        .run = [planned, site, &launches] { return run_launches(planned, site, launches); },
         .reference = [of_launch, &launches] { return compute_reference(of_launch, launches); },
         .output_type = NumberType::float32,
         .output = tensors.output,

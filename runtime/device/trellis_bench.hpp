@@ -8,20 +8,31 @@
 
 namespace moeplan {
 
+// What a layer is made for.
+enum class LayerUse {
+  judged,  // a reference reads its weights as halves
+  timed,   // they are not decoded: it takes a sixth of the memory
+};
+
 struct TrellisLayer {
   DeviceMemory memory;
   i64 hidden, intermediate, experts, bits;
   Codebook codebook;
   const LayerWeights* source;  // null: made up
   TrellisWeights weights;
-  HalfBits* decoded;  // all of them as halves: the reference's
+  HalfBits* decoded;  // all of them as halves, the reference's; null: none
 
   bool serves(const TrellisLayerPlan& plan, const LayerWeights* wanted) const;
 };
 
 // Any bits are legal Trellis weights. The same for all plans of its shape. `source`: weights of that shape,
 // in place of those that are made up; null: none.
-Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights* source, Launches& launches);
+Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights* source, Launches& launches,
+                                LayerUse use = LayerUse::judged);
+
+// The kernels of a launch, in order.
+Status run_launches(const TrellisLaunches& planned, const LaunchSite& site, Launches& launches);
+Status run_launches(const LeanLaunches& planned, const LaunchSite& site, Launches& launches);
 
 // For launches of up to `tokens`; the plan, the layer and the arenas have to outlive it. `expected`: where
 // the reference leaves the output.

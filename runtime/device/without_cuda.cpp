@@ -1,6 +1,7 @@
 // What a build without a CUDA toolkit answers: it plans and compiles, and runs nothing.
 #include "runtime/device/device.hpp"
 #include "runtime/device/indexer_bench.hpp"
+#include "runtime/device/moe_bench.hpp"
 #include "runtime/device/validator.hpp"
 
 namespace moeplan {
@@ -22,5 +23,7 @@ Result<std::vector<GpuProfile>> gpu_profiles() { return no_runtime(); }
 Result<std::unique_ptr<Validator>> open_validator(Compiler&, i64) { return no_runtime(); }
 
 Result<std::unique_ptr<IndexerBench>> open_indexer_bench(Compiler&, i64) { return no_runtime(); }
+
+Result<std::unique_ptr<MoeBench>> open_moe_bench(Compiler&, i64) { return no_runtime(); }
 
 }  // namespace moeplan

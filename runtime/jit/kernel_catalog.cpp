@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "kernels/arena/arguments.hpp"
+#include "kernels/bench/arguments.hpp"
 #include "kernels/oracle/arguments.hpp"
 #include "kernels/oracle/indexer_arguments.hpp"
 #include "planner/core/check.hpp"
@@ -301,6 +302,12 @@ constexpr KernelRow kKernels[] = {
      .defines = {},
      .threads = kIndexerOracleThreads,
      .variants = only_variant<KernelId::indexer_reference>},
+    {.id = KernelId::mma_rate,
+     .name = "mma_rate",
+     .source = "kernels/bench/mma_rate.cu",
+     .defines = {},
+     .threads = kMmaRateThreads,
+     .variants = only_variant<KernelId::mma_rate>},
 };
 
 }  // namespace

@@ -37,7 +37,8 @@ enum class KernelId : i64 {
   trellis_reference,
   packed_reference,
   compare_launch,
-  indexer_reference
+  indexer_reference,
+  mma_rate
 };
 
 inline constexpr int kMostDefines = 10;
@@ -86,6 +87,9 @@ inline constexpr KernelVariant kLeanActivate = {.kernel = KernelId::lean_activat
 inline constexpr KernelVariant kLeanSum = {.kernel = KernelId::lean_sum};
 
 inline constexpr KernelVariant kIndexerReference = {.kernel = KernelId::indexer_reference};
+
+// What floors of flops are measured with.
+inline constexpr KernelVariant kMmaRate = {.kernel = KernelId::mma_rate};
 
 // Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
 KernelVariant route_pack_variant(i64 block, i64 id_bytes);

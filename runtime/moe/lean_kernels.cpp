@@ -1,5 +1,7 @@
 #include "runtime/moe/lean_kernels.hpp"
 
+#include <algorithm>
+
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 
@@ -67,6 +69,13 @@ LeanTensors lean_tensors(const std::function<std::byte*(std::string_view)>& addr
 i64 lean_row_pitch(const LeanLaunches& launches) {
   return std::visit([](const auto& of_kind) { return of_kind.slices.front().fc2.arguments.row_pitch; },
                     launches);
+}
+
+LeanTensors lean_tensors(const MoeLayout& layout, std::byte* arena) {
+  return lean_tensors([&](std::string_view name) -> std::byte* {
+    const auto* tensor = std::ranges::find(layout.arena.tensors, name, &TensorSpec::name);
+    return tensor == layout.arena.tensors.end() ? nullptr : arena + tensor->offset;
+  });
 }
 
 LeanLaunches lean_launches(const LeanPlan& plan, i64 tokens, const LeanTensors& tensors,

@@ -31,5 +31,7 @@ struct LeanTensors {
 };
 // `address`: where the tensor of a name starts; null: the plan has none.
 LeanTensors lean_tensors(const std::function<std::byte*(std::string_view)>& address);
+// In an arena laid out as planned.
+LeanTensors lean_tensors(const MoeLayout& layout, std::byte* arena);
 
 }  // namespace moeplan

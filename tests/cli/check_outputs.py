@@ -127,6 +127,7 @@ COMMANDS = [
     (["sweep", "-c", "/nowhere.json", "--axis", "tp=4"], None),
     (["validate", "-c", "configs/glm52.json", "--if-available", "--plan", "decode"], None),
     (["bench", "indexer", "-c", "configs/glm52.json", "--if-available"], None),
+    (["bench", "moe", "-c", "configs/glm52-e160.json", "--capacity", "512,3072", "--if-available"], None),
     (["bench", "indexer", "--rows", "1", "--context", "8k", "--heads", "32", "--if-available"], None),
     (["reconcile", log], None),
     (["reconcile", log, "--set", "/parallel/dcp=2"], None),
@@ -214,7 +215,7 @@ def check_json():
                 assert not validator_of(name, strict=True).is_valid(
                     dict(part, **{key: [dict(rows[0], unheard_of=1)]})), f"{name}: {key} takes any member"
     assert seen == {"plan", "explain", "capacity", "audit", "launches", "launch_key", "sweep", "check", "checks", "diff",
-                    "baseline_report", "config_report", "reconcile", "devices", "cache", "validate", "bench", "reports", "errors"} | ({"compile"} if has_nvrtc() else set()), seen
+                    "baseline_report", "config_report", "reconcile", "devices", "cache", "validate", "bench", "bench_moe", "reports", "errors"} | ({"compile"} if has_nvrtc() else set()), seen
     return len(COMMANDS)
 
 

@@ -104,7 +104,8 @@ bool precedes_level(const std::string& code, std::size_t end) {
 }
 
 // Literals that look like words of findings: levels, then formats, models and other names.
-const std::set<std::string> kOtherNames = {"all",
+const std::set<std::string> kOtherNames = {"moeplan-lean-1",
+                                           "all",
                                            "off",
                                            "line",
                                            "note",

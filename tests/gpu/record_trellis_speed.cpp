@@ -1,11 +1,11 @@
 // How long the launches of a Trellis layer take: route packing, the fused kernel and the top-k sum, replayed
 // as a graph. Weights are random bits, all of them legal; routes are uniform, and every launch of a graph has
 // others, so that no launch finds its weights in the L2 cache of the one before.
-#include <numeric>
 #include <random>
 
 #include "planner/core/text.hpp"
 #include "planner/moe/w4a16.hpp"
+#include "runtime/bench/uniform_routes.hpp"
 #include "runtime/device/device_memory.hpp"
 #include "runtime/moe/trellis_kernels.hpp"
 #include "runtime/oracle/half.hpp"
@@ -77,20 +77,6 @@ struct Layer {
   }
 };
 
-// top_k different experts a token, uniformly.
-std::vector<int> uniform_ids(std::mt19937_64& engine, i64 tokens, i64 top_k, i64 experts) {
-  std::vector<int> all(static_cast<std::size_t>(experts)), ids;
-  std::iota(all.begin(), all.end(), 0);
-  for (i64 token = 0; token < tokens; ++token) {
-    for (i64 slot = 0; slot < top_k; ++slot) {
-      const auto other = slot + static_cast<i64>(engine() % static_cast<std::uint64_t>(experts - slot));
-      std::swap(all[static_cast<std::size_t>(slot)], all[static_cast<std::size_t>(other)]);
-      ids.push_back(all[static_cast<std::size_t>(slot)]);
-    }
-  }
-  return ids;
-}
-
 class Timed {
  public:
   Timed(const RecordContext& context, LaunchResolver& resolver, const TrellisPlan& plan,
@@ -103,7 +89,7 @@ class Timed {
     const i64 routes = tokens * plan_.top_k;
     std::vector<DeviceMemory> ids;
     for (i64 i = 0; i < launches; ++i) {
-      auto routed = upload(uniform_ids(engine, tokens, plan_.top_k, plan_.experts), "ids");
+      auto routed = upload(uniform_routes(engine, tokens, plan_.top_k, plan_.experts), "ids");
       if (!routed) return routed.error();
       ids.push_back(std::move(*routed));
     }
