@@ -25,21 +25,25 @@ constexpr int kUnitColumns = 64;  // work is dealt out in strips of one or two u
 constexpr int kSlots = 8;         // warps that share columns, each with its own part of every chunk
 constexpr int kChunkTiles = kLeanChunk / 16;
 constexpr int kSlotTiles = kChunkTiles / kSlots;
+constexpr int kChunkBytes = kChunkTiles * kLeanRowTileBytes;
 
 inline ptx::u64* full_barrier(int buffer) {
   return reinterpret_cast<ptx::u64*>(ptx::dynamic_shared() + kShared.barriers) + buffer;
 }
 inline ptx::u64* empty_barrier(int buffer) { return full_barrier(kLeanChunkBuffers + buffer); }
 inline unsigned char* chunk_buffer(int buffer) {
-  return ptx::dynamic_shared() + kShared.chunks + buffer * (kChunkTiles * kLeanRowTileBytes);
+  return ptx::dynamic_shared() + kShared.chunks + buffer * kChunkBytes;
 }
 
-// Uses of the chunk buffers, one behind the other: the chunks of a strip, then its sums.
-struct Use {
-  int number = 0;
-  int buffer() const { return number % kLeanChunkBuffers; }
-  int parity() const { return number / kLeanChunkBuffers % 2; }
+// Whose turn it is of the two chunk buffers: those of the chunks of a strip, then of its sums.
+struct Turn {
+  int buffer = 0, parity = 0;
+  void next() {
+    parity ^= buffer;
+    buffer ^= 1;
+  }
 };
+static_assert(kLeanChunkBuffers == 2);
 
 // ---- Strips. ----
 
@@ -80,12 +84,12 @@ inline int chunks_of(const LeanDecodeFc1Arguments& args) {
 inline void rotate_rows(const LeanDecodeFc1Arguments& args, LeanShare share, int rotator) {
   const HadamardMatrix matrix = hadamard_matrix();
   const int row = lane_id() / 4, chunks = chunks_of(args);
-  const auto hand_over = [](Use& use) {
+  const auto hand_over = [](Turn& turn) {
     ptx::warp_sync();
-    if (lane_id() == 0) ptx::arrive(full_barrier(use.buffer()));
-    ++use.number;
+    if (lane_id() == 0) ptx::arrive(full_barrier(turn.buffer));
+    turn.next();
   };
-  Use use;
+  Turn turn;
   Strip strip;
   for (Strips strips(args, share); strips.next(strip);) {
     const bool is_live = row < strip.block.rows;
@@ -100,13 +104,13 @@ inline void rotate_rows(const LeanDecodeFc1Arguments& args, LeanShare share, int
       const bool is_inside = k < args.hidden;
       // Loaded ahead of the wait, in whose time the answer comes.
       const HadamardRows rows = scaled_rows<INPUT_BF16>(x + k, suh + k, is_live && is_inside);
-      ptx::wait_phase(empty_barrier(use.buffer()), use.parity() ^ 1);
-      if (is_inside) store_rotated(rows, matrix, chunk_buffer(use.buffer()), rotator * (kHadamardBlock / 16));
-      hand_over(use);
+      ptx::wait_phase(empty_barrier(turn.buffer), turn.parity ^ 1);
+      if (is_inside) store_rotated(rows, matrix, chunk_buffer(turn.buffer), rotator * (kHadamardBlock / 16));
+      hand_over(turn);
     }
     // The sums' turn.
-    ptx::wait_phase(empty_barrier(use.buffer()), use.parity() ^ 1);
-    hand_over(use);
+    ptx::wait_phase(empty_barrier(turn.buffer), turn.parity ^ 1);
+    hand_over(turn);
   }
 }
 
@@ -213,37 +217,45 @@ inline void store_sums(const float (&sums)[Side][4], const LeanDecodeFc1Argument
   }
 }
 
+// own_unit of so many tiles behind.
+template <int Tiles>
+inline unsigned behind(unsigned own) {
+  return (own ^ (16 * Tiles)) + Tiles * kLeanRowTileBytes;
+}
+
 template <int Side>
-inline void multiply_strip(const LeanDecodeFc1Arguments& args, const Strip& strip, Stream stream, Use& use,
+inline void multiply_strip(const LeanDecodeFc1Arguments& args, const Strip& strip, Stream stream, Turn& turn,
                            LeanRing<kStages>& ring, Fetcher& fetcher) {
   constexpr int kDepth = kLeanStageTiles / Side;
   const int steps = steps_of(args, stream), chunks = chunks_of(args);
   float sums[Side][4] = {};
+  const bool speaks = lane_id() == 0;
   const auto release = [&] {
     ptx::warp_sync();
-    if (lane_id() == 0) ptx::arrive(empty_barrier(use.buffer()));
-    ++use.number;
+    if (speaks) ptx::arrive(empty_barrier(turn.buffer));
+    turn.next();
   };
+  const unsigned own_rows = own_unit(ptx::shared_address(chunk_buffer(0)), stream.slot * kSlotTiles);
 #pragma unroll 1
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    ptx::wait_phase(full_barrier(use.buffer()), use.parity());
+    ptx::wait_phase(full_barrier(turn.buffer), turn.parity);
     if (chunk < steps) {
-      unsigned char* const rows = chunk_buffer(use.buffer());
-      const int first = stream.slot * kSlotTiles;
+      const unsigned rows = own_rows + static_cast<unsigned>(turn.buffer * kChunkBytes);
       if constexpr (2 * kDepth == kSlotTiles && LeanRing<kStages>::kHasPairs) {
         const auto stages = ring.next_pair(fetcher);
-        multiply_tiles<Side, kDepth>(sums, stages.first, rows, first, args.state_factors);
-        multiply_tiles<Side, kDepth>(sums, stages.second, rows, first + kDepth, args.state_factors);
+        multiply_tiles<Side, kDepth>(sums, stages.first, rows, args.state_factors);
+        multiply_tiles<Side, kDepth>(sums, stages.second, behind<kDepth>(rows), args.state_factors);
       } else {
-#pragma unroll 1
+#pragma unroll
         for (int tile = 0; tile < kSlotTiles; tile += kDepth)
-          multiply_tiles<Side, kDepth>(sums, ring.next(fetcher), rows, first + tile, args.state_factors);
+          multiply_tiles<Side, kDepth>(sums, ring.next(fetcher), tile == 0 ? rows : behind<kDepth>(rows),
+                                       args.state_factors);
       }
     }
     release();
   }
-  ptx::wait_phase(full_barrier(use.buffer()), use.parity());
-  add_slots<Side>(sums, stream, chunk_buffer(use.buffer()));
+  ptx::wait_phase(full_barrier(turn.buffer), turn.parity);
+  add_slots<Side>(sums, stream, chunk_buffer(turn.buffer));
   release();
   if (stream.slot == 0) store_sums<Side>(sums, args, strip, stream.group);
 }
@@ -253,13 +265,13 @@ inline void multiply_strips(const LeanDecodeFc1Arguments& args, LeanShare share,
   LeanRing<kStages> ring(ptx::dynamic_shared() + kShared.rings + warp * (kStages * kLeanStageBytes));
   Fetcher fetcher(args, share, stream);
   ring.prime(fetcher);
-  Use use;
+  Turn turn;
   Strip strip;
   for (Strips strips(args, share); strips.next(strip);) {
     if (strip.units == 2)
-      multiply_strip<4>(args, strip, stream, use, ring, fetcher);
+      multiply_strip<4>(args, strip, stream, turn, ring, fetcher);
     else
-      multiply_strip<2>(args, strip, stream, use, ring, fetcher);
+      multiply_strip<2>(args, strip, stream, turn, ring, fetcher);
   }
 }
 
