@@ -25,6 +25,11 @@ struct alignas(16) HalfOctet {
   unsigned pairs[4];
 };
 
+// Two bf16 numbers as halves. A bf16 is the upper half of a float.
+inline unsigned halves_of_bfloat16s(unsigned pair) {
+  return ptx::halves_of(__builtin_bit_cast(float, pair << 16), __builtin_bit_cast(float, pair & 0xFFFF0000u));
+}
+
 // The lane's first column of those that its warp transforms.
 inline i64 lane_column() { return lane_id() / 8 * kHadamardBlock + lane_id() % 8 * 8; }
 

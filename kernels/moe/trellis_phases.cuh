@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/grid_barrier.cuh"
+#include "kernels/moe/activation.cuh"
 #include "kernels/moe/arguments.hpp"
 #include "kernels/moe/hadamard.cuh"
 #include "kernels/moe/lanes.cuh"
@@ -31,11 +32,8 @@ inline Route route_of_slot(const FusedTrellisArguments& args, int slot) {
 inline LaneHalves load_input(const HalfBits* from) {
   LaneHalves halves = load_lane(from);
   if constexpr (INPUT_BF16) {
-    // A bf16 is the upper half of a float.
-    const auto low = [](unsigned pair) { return __builtin_bit_cast(float, pair << 16); };
-    const auto high = [](unsigned pair) { return __builtin_bit_cast(float, pair & 0xFFFF0000u); };
 #pragma unroll
-    for (unsigned& pair : halves.pairs) pair = ptx::halves_of(low(pair), high(pair));
+    for (unsigned& pair : halves.pairs) pair = halves_of_bfloat16s(pair);
   }
   return halves;
 }
@@ -78,38 +76,12 @@ inline void rotate_inputs(const FusedTrellisArguments& args) {
   });
 }
 
-// H halves / sqrt 128 * svh.
-inline void rotate_output(float (&v)[kLaneElements], const LaneHalves& halves, const LaneHalves& svh) {
-  to_floats(v, halves);
-  hadamard128(v);
-  multiply_by(v, svh);
-}
-
-inline float silu(float x) {
-  constexpr float kLog2E = 1.4426950408889634f;
-  return ptx::divide_fast(x, 1.0f + ptx::exp2_fast(-kLog2E * x));
-}
-
 inline void activate(const FusedTrellisArguments& args) {
   for_each_row_part(args, args.intermediate, [&](const Route& at, i64 column, bool is_inside) {
-    const HalfBits* gate_up = args.intermediate_cache13 + at.route * (2 * args.intermediate) + column;
-    const HalfBits* scales = args.intermediate_rotations + at.expert * (3 * args.intermediate) + column;
-    const LaneHalves gate_halves = load_lane(gate_up);
-    const LaneHalves gate_svh = load_lane(scales), down_suh = load_lane(scales + 2 * args.intermediate);
-    float gate[kLaneElements], up[kLaneElements];
-    rotate_output(gate, gate_halves, gate_svh);
-#pragma unroll
-    for (float& element : gate) element = silu(element);
-    multiply_by(gate, down_suh);
-    // Loaded behind the gate's transform: there are no registers for both.
-    const LaneHalves up_halves = load_lane(gate_up + args.intermediate);
-    const LaneHalves up_svh = load_lane(scales + args.intermediate);
-    rotate_output(up, up_halves, up_svh);
-#pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) gate[i] *= up[i];
-    hadamard128(gate);
-    if (is_inside)
-      store_lane(args.intermediate_cache2 + at.route * args.intermediate + column, rounded(gate));
+    const LaneHalves activated = activated_part(
+        args.intermediate_cache13 + at.route * (2 * args.intermediate) + column,
+        args.intermediate_rotations + at.expert * (3 * args.intermediate) + column, args.intermediate);
+    if (is_inside) store_lane(args.intermediate_cache2 + at.route * args.intermediate + column, activated);
   });
 }
 

@@ -11,8 +11,9 @@ namespace moeplan {
 constexpr i64 kLeanDecodeTokens = 64;
 constexpr bool is_lean_decode(i64 capacity) { return capacity <= kLeanDecodeTokens; }
 
-// Rows of a route block of the prefill executor. The decoding one packs no routes in memory.
-constexpr i64 kLeanBlock = 128;
+// Rows of a route block of the prefill executor: as many as one multiprocessor has registers for the sums of,
+// so that weights are decoded for as many rows at a time. The decoding one packs no routes in memory.
+constexpr i64 kLeanBlock = 160;
 
 // FC2 runs in slices of the hidden columns, so that the routes' rows of one slice, not of all, wait for their
 // sum. Bytes that those rows may take.

@@ -9,6 +9,7 @@
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
+#include "planner/moe/lean_prefill_geometry.hpp"
 
 namespace moeplan {
 namespace {
@@ -26,6 +27,7 @@ std::vector<KernelVariant> route_pack_variants() {
   for (i64 block : kBlockSizes) {
     for (i64 id_bytes : kIdBytes) variants.push_back(route_pack_variant(block, id_bytes));
   }
+  for (i64 id_bytes : kIdBytes) variants.push_back(route_pack_variant(kLeanBlock, id_bytes));
   return variants;
 }
 
@@ -61,6 +63,32 @@ constexpr std::string_view kTopKSumDefines[] = {"ID_BYTES"};
 std::vector<KernelVariant> top_k_sum_variants() {
   std::vector<KernelVariant> variants;
   for (i64 id_bytes : kIdBytes) variants.push_back(top_k_sum_variant(id_bytes));
+  return variants;
+}
+
+constexpr std::string_view kLeanPrefillFc1Defines[] = {"BITS", "GROUPS", "CODEBOOK", "INPUT_BF16"};
+std::vector<KernelVariant> lean_prefill_fc1_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
+    for (i64 groups : {kLeanPrefillFewGroups, kLeanPrefillGroups}) {
+      for (bool is_bfloat16 : {false, true})
+        variants.push_back(lean_prefill_fc1_variant(bits, groups, Codebook::mcg, is_bfloat16));
+    }
+  }
+  return variants;
+}
+
+constexpr std::string_view kLeanPrefillFc2Defines[] = {"BITS", "CODEBOOK"};
+std::vector<KernelVariant> lean_prefill_fc2_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits)
+    variants.push_back(lean_prefill_fc2_variant(bits, Codebook::mcg));
+  return variants;
+}
+
+std::vector<KernelVariant> lean_sum_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 id_bytes : kIdBytes) variants.push_back(lean_sum_variant(id_bytes));
   return variants;
 }
 
@@ -140,6 +168,40 @@ constexpr KernelRow kKernels[] = {
      .defines = kTopKSumDefines,
      .threads = kTopKSumThreads,
      .variants = top_k_sum_variants},
+    {.id = KernelId::lean_prefill_fc1,
+     .name = "lean_prefill_fc1",
+     .source = "kernels/moe/lean_prefill_fc1.cu",
+     .defines = kLeanPrefillFc1Defines,
+     .shared_bytes =
+         [](const KernelVariant& variant) {
+           const auto [bits, groups] = std::pair(variant.values[0], variant.values[1]);
+           return lean_prefill_shared(lean_prefill_fc1_tile(groups), bits).bytes;
+         },
+     .variants = lean_prefill_fc1_variants,
+     .threads_of =
+         [](const KernelVariant& variant) { return lean_prefill_fc1_tile(variant.values[1]).threads(); }},
+    {.id = KernelId::lean_activate,
+     .name = "lean_activate",
+     .source = "kernels/moe/lean_activate.cu",
+     .defines = {},
+     .threads = kLeanActivateThreads,
+     .variants = only_variant<KernelId::lean_activate>},
+    {.id = KernelId::lean_prefill_fc2,
+     .name = "lean_prefill_fc2",
+     .source = "kernels/moe/lean_prefill_fc2.cu",
+     .defines = kLeanPrefillFc2Defines,
+     .threads = lean_prefill_fc2_tile(kFewestTrellisBits).threads(),  // of all bits
+     .shared_bytes =
+         [](const KernelVariant& variant) {
+           return lean_prefill_shared(lean_prefill_fc2_tile(variant.values[0]), variant.values[0]).bytes;
+         },
+     .variants = lean_prefill_fc2_variants},
+    {.id = KernelId::lean_sum,
+     .name = "lean_sum",
+     .source = "kernels/moe/lean_sum.cu",
+     .defines = kTopKSumDefines,
+     .threads = kTopKSumThreads,
+     .variants = lean_sum_variants},
     {.id = KernelId::fused_packed,
      .name = "fused_packed",
      .source = "kernels/moe/fused_packed.cu",
@@ -239,6 +301,16 @@ KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_
 
 KernelVariant top_k_sum_variant(i64 id_bytes) { return {KernelId::top_k_sum, {id_bytes}}; }
 
+KernelVariant lean_prefill_fc1_variant(i64 bits, i64 groups, Codebook codebook, bool is_bfloat16) {
+  return {KernelId::lean_prefill_fc1, {bits, groups, static_cast<i64>(codebook), is_bfloat16}};
+}
+
+KernelVariant lean_prefill_fc2_variant(i64 bits, Codebook codebook) {
+  return {KernelId::lean_prefill_fc2, {bits, static_cast<i64>(codebook)}};
+}
+
+KernelVariant lean_sum_variant(i64 id_bytes) { return {KernelId::lean_sum, {id_bytes}}; }
+
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16) {
   return {KernelId::fused_packed, {tile.block, tile.tile_k, tile.tile_n, tile.stages, is_bfloat16}};
 }
@@ -259,6 +331,11 @@ KernelVariant indexer_score_variant(const ScoreTile& tile) {
 ScoreTile score_tile_of(const KernelVariant& variant) {
   const auto& v = variant.values;
   return {v[0], v[1]};
+}
+
+i64 threads_of(const KernelVariant& variant) {
+  const KernelRow& row = row_of(variant.kernel);
+  return row.threads_of ? row.threads_of(variant) : row.threads;
 }
 
 i64 shared_bytes_of(const KernelVariant& variant) {

@@ -22,6 +22,10 @@ enum class KernelId : i64 {
   fused_trellis,
   fused_trellis_narrow,
   top_k_sum,
+  lean_prefill_fc1,
+  lean_activate,
+  lean_prefill_fc2,
+  lean_sum,
   fused_packed,
   route_sum,
   indexer_score,
@@ -53,6 +57,7 @@ struct KernelRow {
   bool shared_depends_on_block;               // plans of another block size take another amount
   bool has_grid_barrier;                      // launched cooperatively: all blocks have to be resident
   std::vector<KernelVariant> (*variants)();   // that plans can ask for
+  i64 (*threads_of)(const KernelVariant&);    // where variants differ in them; null: threads
 };
 
 std::span<const KernelRow> kernel_catalog();
@@ -74,6 +79,9 @@ inline constexpr KernelVariant kTrellisReference = {.kernel = KernelId::trellis_
 inline constexpr KernelVariant kPackedReference = {.kernel = KernelId::packed_reference};
 inline constexpr KernelVariant kCompareLaunch = {.kernel = KernelId::compare_launch};
 
+// What stands between the two products of a lean prefill launch.
+inline constexpr KernelVariant kLeanActivate = {.kernel = KernelId::lean_activate};
+
 inline constexpr KernelVariant kIndexerReference = {.kernel = KernelId::indexer_reference};
 
 // Variants by what they are compiled for, in the order of their rows' defines. `id_bytes`: 4 or 8.
@@ -82,12 +90,16 @@ KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, 
 TrellisTile trellis_tile_of(const KernelVariant& variant);
 KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_bfloat16);
 KernelVariant top_k_sum_variant(i64 id_bytes);
+KernelVariant lean_prefill_fc1_variant(i64 bits, i64 groups, Codebook codebook, bool is_bfloat16);
+KernelVariant lean_prefill_fc2_variant(i64 bits, Codebook codebook);
+KernelVariant lean_sum_variant(i64 id_bytes);
 KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
 PackedTile packed_tile_of(const KernelVariant& variant);
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);
 KernelVariant indexer_score_variant(const ScoreTile& tile);
 ScoreTile score_tile_of(const KernelVariant& variant);
 
+i64 threads_of(const KernelVariant& variant);
 i64 shared_bytes_of(const KernelVariant& variant);
 // "route_pack BLOCK=8 ID_BYTES=4": names a variant in tables and errors.
 std::string text_of(const KernelVariant& variant);

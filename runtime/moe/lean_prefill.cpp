@@ -1,0 +1,149 @@
+#include "runtime/moe/lean_prefill.hpp"
+
+#include "planner/core/check.hpp"
+#include "planner/moe/geometry.hpp"
+#include "planner/moe/lean_prefill_geometry.hpp"
+
+namespace moeplan {
+namespace {
+
+// Tickets, behind the workspace's arrival counters.
+enum Ticket { kFc1Ticket, kFc2Ticket };
+int* ticket(const LeanPlan& plan, const LeanTensors& tensors, Ticket which) {
+  return tensors.workspace + lean_workspace_words(plan.hidden) - kLeanTickets + which;
+}
+
+// Groups of rows that a block of threads multiplies at a time. Where experts have few rows a full block's
+// registers are better spent on more warps, which decode while others wait. A row's sums are the
+// same either way.
+i64 groups_of(const LeanPlan& plan, i64 tokens) {
+  const i64 few_rows = 16 * kLeanPrefillFewGroups;
+  return 4 * tokens * plan.top_k <= 3 * few_rows * plan.experts ? kLeanPrefillFewGroups : kLeanPrefillGroups;
+}
+KernelLaunch<RoutePackArguments> pack_launch(const LeanPlan& plan, i64 routes, const LeanTensors& tensors,
+                                             const TrellisInputs& inputs) {
+  const i64 experts = plan.runtime(inputs.expert_map != nullptr).experts;
+  // Of no routes nothing is packed, into buffers as large as one's.
+  const i64 slots = route_slots(max_of(routes, 1), kLeanBlock, experts);
+  return {.variant = route_pack_variant(kLeanBlock, inputs.id_bytes),
+          .grid = 1,
+          .arguments = {.topk_ids = inputs.topk_ids,
+                        .expert_map = inputs.expert_map,
+                        .packed_route_indices = tensors.packed_route_indices,
+                        .block_expert_ids = tensors.block_expert_ids,
+                        .packed_route_count = tensors.packed_route_count,
+                        .expert_offsets = tensors.expert_offsets,
+                        .expert_counts = tensors.expert_counts,
+                        .routes = routes,
+                        .experts = experts,
+                        .slots = slots,
+                        .blocks = ceil_div(slots, kLeanBlock)}};
+}
+
+// Columns whose rows fit expert_rows: of few routes more than the plan's.
+i64 slice_columns_of(const LeanPlan& plan, i64 tokens) {
+  const i64 columns = plan.slice_columns * plan.capacity / max_of(tokens, 1);
+  return min_of(plan.hidden, columns / kHadamardBlock * kHadamardBlock);
+}
+
+LeanPrefillSlice slice_launches(const LeanPlan& plan, i64 tokens, i64 column, const LeanTensors& tensors,
+                                const TrellisWeights& weights, const TrellisInputs& inputs) {
+  const i64 slice_columns = slice_columns_of(plan, tokens);
+  const i64 columns = min_of(slice_columns, plan.hidden - column);
+  const i64 sums = tokens * ceil_div(columns, kHadamardColumns);  // a warp each
+  float* const output = inputs.output ? inputs.output : tensors.output;
+  return {.fc2 = {.variant = lean_prefill_fc2_variant(plan.bits, plan.codebook),
+                  .grid = plan.multiprocessors * lean_prefill_fc2_tile(plan.bits).blocks_per_sm,
+                  .arguments = {.activated = tensors.activated,
+                                .w2 = weights.w2 + column / 16 * trellis_tile_bytes(plan.bits),
+                                .packed_route_indices = tensors.packed_route_indices,
+                                .block_expert_ids = tensors.block_expert_ids,
+                                .packed_route_count = tensors.packed_route_count,
+                                .expert_rows = tensors.expert_rows,
+                                .ticket = ticket(plan, tensors, kFc2Ticket),
+                                .routes = tokens * plan.top_k,
+                                .hidden = plan.hidden,
+                                .intermediate = plan.intermediate,
+                                .experts = plan.experts,
+                                .columns = columns,
+                                .row_pitch = slice_columns}},
+          .sum = {.variant = lean_sum_variant(inputs.id_bytes),
+                  .grid = max_of(ceil_div(sums, kTopKSumThreads / 32), 1),
+                  .arguments = {
+                      .rows = tensors.expert_rows,
+                      .topk_ids = inputs.topk_ids,
+                      .topk_weights = inputs.topk_weights,
+                      .expert_map = inputs.output_expert_map ? inputs.output_expert_map : inputs.expert_map,
+                      .down_svh = weights.down_svh + column,
+                      .output = output + column,
+                      .tokens = tokens,
+                      .top_k = plan.top_k,
+                      .hidden = plan.hidden,
+                      .columns = columns,
+                      .row_pitch = slice_columns,
+                      .route_experts = plan.runtime(inputs.expert_map != nullptr).experts,
+                      .experts = plan.experts,
+                      .down_svh_stride = weights.shares_down_svh ? 0 : plan.hidden}}};
+}
+
+}  // namespace
+
+std::vector<KernelVariant> lean_prefill_variants(const LeanPlan& plan) {
+  std::vector<KernelVariant> variants{kLeanActivate, lean_prefill_fc2_variant(plan.bits, plan.codebook)};
+  for (i64 groups : {kLeanPrefillFewGroups, kLeanPrefillGroups})
+    variants.push_back(lean_prefill_fc1_variant(plan.bits, groups, plan.codebook, plan.is_bfloat16));
+  for (i64 id_bytes : {4, 8}) {
+    variants.push_back(route_pack_variant(kLeanBlock, id_bytes));
+    variants.push_back(lean_sum_variant(id_bytes));
+  }
+  return variants;
+}
+
+LeanPrefillLaunches lean_prefill_launches(const LeanPlan& plan, i64 tokens, const LeanTensors& tensors,
+                                          const TrellisWeights& weights, const TrellisInputs& inputs) {
+  MOEPLAN_CHECK(!plan.is_decode(), "a plan for the decoding executor");
+  MOEPLAN_CHECK(tokens >= 0 && tokens <= plan.capacity, "live tokens outside of the plan's capacity");
+  MOEPLAN_CHECK(inputs.id_bytes == 4 || inputs.id_bytes == 8, "ids of 4 or 8 bytes");
+  const i64 routes = tokens * plan.top_k;
+  const auto stride = [&](bool is_shared) { return is_shared ? 0 : plan.hidden; };
+
+  LeanPrefillLaunches launches;
+  launches.route_pack = pack_launch(plan, routes, tensors, inputs);
+  const i64 groups = groups_of(plan, tokens);
+  launches.fc1 = {.variant = lean_prefill_fc1_variant(plan.bits, groups, plan.codebook, plan.is_bfloat16),
+                  .grid = plan.multiprocessors,
+                  .arguments = {.x = inputs.x,
+                                .w13 = weights.w13,
+                                .gate_suh = weights.gate_suh,
+                                .up_suh = weights.up_suh,
+                                .packed_route_indices = tensors.packed_route_indices,
+                                .block_expert_ids = tensors.block_expert_ids,
+                                .packed_route_count = tensors.packed_route_count,
+                                .gate_up = tensors.gate_up,
+                                .ticket = ticket(plan, tensors, kFc1Ticket),
+                                .routes = routes,
+                                .top_k = plan.top_k,
+                                .hidden = plan.hidden,
+                                .intermediate = plan.intermediate,
+                                .experts = plan.experts,
+                                .gate_suh_stride = stride(weights.shares_gate_suh),
+                                .up_suh_stride = stride(weights.shares_up_suh)}};
+  constexpr i64 kActivateBlocksPerSm = 8;
+  launches.activate = {.variant = kLeanActivate,
+                       .grid = plan.multiprocessors * kActivateBlocksPerSm,
+                       .arguments = {.gate_up = tensors.gate_up,
+                                     .intermediate_rotations = weights.intermediate_rotations,
+                                     .packed_route_indices = tensors.packed_route_indices,
+                                     .block_expert_ids = tensors.block_expert_ids,
+                                     .packed_route_count = tensors.packed_route_count,
+                                     .activated = tensors.activated,
+                                     .routes = routes,
+                                     .intermediate = plan.intermediate,
+                                     .experts = plan.experts}};
+  const i64 slice_columns = slice_columns_of(plan, tokens);
+  for (i64 column = 0; column < plan.hidden; column += slice_columns)
+    launches.slices.push_back(slice_launches(plan, tokens, column, tensors, weights, inputs));
+  return launches;
+}
+
+}  // namespace moeplan
