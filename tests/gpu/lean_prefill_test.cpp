@@ -13,13 +13,14 @@ using namespace moeplan::test;
 namespace {
 
 // Routes to one expert fill blocks and leave one that is not full. Slices and tiles of 256 columns end in one
-// of 128. The second one's router knows experts of other ranks: its launches have a map.
+// of 128. FC1's K is longer than a warp's ring of weights, and so is the second one's of FC2, whose router
+// knows experts of other ranks: its launches have a map.
 struct LeanShape {
   LayerShape layer;
   i64 slice_columns;
 };
 constexpr LeanShape kOwnExperts{{"", 640, 256, 8, 3, 130, 8, false}, 256};
-constexpr LeanShape kMappedExperts{{"", 256, 384, 5, 4, 72, 16, true}, 128};
+constexpr LeanShape kMappedExperts{{"", 256, 640, 5, 4, 72, 16, true}, 128};
 
 LeanPlan plan_of(const LeanShape& shape, i64 bits, bool is_bfloat16) {
   const LayerShape& s = shape.layer;
@@ -129,7 +130,12 @@ class Run {
  public:
   Run(const LeanShape& shape, Case& which, const Routing& routing, i64 tokens, LeanArena& arena,
       SameBytes& same)
-      : shape_(shape), s_(shape.layer), which_(which), routing_(routing), tokens_(tokens), arena_(arena),
+      : shape_(shape),
+        s_(shape.layer),
+        which_(which),
+        routing_(routing),
+        tokens_(tokens),
+        arena_(arena),
         same_(same) {}
 
   void check(const LeanPrefillLaunches& launches) {
@@ -137,20 +143,18 @@ class Run {
     launch(launches.route_pack);
     check_routes(shape_, routing_, launches, arena_);
     launch(launches.fc1);
-    check_rows("gate_up", arena_.output, 2 * s_.intermediate, [](const oracle::RouteReference& route) {
-      return route.fc1;
-    });
+    check_rows("gate_up", arena_.output, 2 * s_.intermediate,
+               [](const oracle::RouteReference& route) { return route.fc1; });
     launch(launches.activate);
-    check_rows("activated", arena_.activated, s_.intermediate, [](const oracle::RouteReference& route) {
-      return route.activated;
-    });
+    check_rows("activated", arena_.activated, s_.intermediate,
+               [](const oracle::RouteReference& route) { return route.activated; });
     for (const LeanPrefillSlice& slice : launches.slices) {
       must(set_bytes(reinterpret_cast<std::byte*>(arena_.tensors().expert_rows), 0xFF,
                      arena_.expert_rows.bytes));
       launch(slice.fc2);
       const auto column = slice.sum.arguments.output - arena_.tensors().output;
-      check_rows(concat("expert_rows of column ", column), arena_.expert_rows, shape_.slice_columns,
-                 [&](const oracle::RouteReference& route) {
+      check_rows(concat("expert_rows of columns ", column, " + ", slice.fc2.arguments.columns),
+                 arena_.expert_rows, slice.fc2.arguments.row_pitch, [&](const oracle::RouteReference& route) {
                    const auto first = route.fc2.begin() + column;
                    return std::vector<HalfBits>(first, first + slice.fc2.arguments.columns);
                  });
