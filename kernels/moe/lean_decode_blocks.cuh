@@ -159,7 +159,9 @@ inline LeanShare lean_share(i64 items, i64 worker, i64 workers) {
 struct alignas(16) RowUnit {
   unsigned even0, even8, odd0, odd8;
 };
-inline int swizzled_unit(int unit, int tile) { return unit ^ ((unit >> 3 & 3) << 1) ^ (tile & 7); }
+inline int swizzled_unit(int unit, int tile) {
+  return unit ^ ((unit >> 3 & 3) << 1) ^ (tile & 7) ^ ((tile >> 3 & 1) << 2);
+}
 inline RowUnit* row_unit(unsigned char* rows, int tile, int row, int quad) {
   return reinterpret_cast<RowUnit*>(rows + tile * kLeanRowTileBytes) + swizzled_unit(4 * row + quad, tile);
 }
