@@ -23,12 +23,6 @@ inline float shuffle_xor(float value, int mask) {
   return other;
 }
 
-inline u32 shuffle_xor(u32 value, int mask) {
-  u32 other;
-  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(mask));
-  return other;
-}
-
 // The value of that lane.
 inline int shuffle(int value, int lane) {
   int other;

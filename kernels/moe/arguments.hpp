@@ -22,10 +22,9 @@ struct RoutePackArguments {
   i64 blocks;           // of block_expert_ids, that are written
 };
 
-// What the decoder computes with, unknown to the compiler: two masks that it would give an instruction each,
-// and powers of two by which the decoder of 3 bits multiplies, and which stay multiplications.
+// Powers of two by which the decoder of 3 bits multiplies: unknown to the compiler, they stay
+// multiplications.
 struct StateFactors {
-  unsigned mask = 0x8FFF8FFFu, flip = 0x3B603B60u;  // of summands
   unsigned by_1 = 1u << 1, by_3 = 1u << 3, by_4 = 1u << 4, by_7 = 1u << 7, by_10 = 1u << 10, by_13 = 1u << 13;
 };
 
@@ -58,9 +57,8 @@ struct FusedTrellisArguments {
   StateFactors state_factors;
 };
 
-// Of all hidden columns, or of a slice of them: pointers are those of its first column.
 struct TopKSumArguments {
-  const HalfBits* rows;  // a row a route
+  const HalfBits* intermediate_cache13;
   const void* topk_ids;
   const float* topk_weights;
   const int* expert_map;  // marks the routes that were computed; null: all with a valid id
@@ -68,9 +66,7 @@ struct TopKSumArguments {
   float* output;  // a row a token
   i64 tokens;     // live
   i64 top_k;
-  i64 hidden;         // elements, from a row of the output to the next
-  i64 columns;        // that are summed
-  i64 row_pitch;      // halves, from a route's row to the next
+  i64 hidden;
   i64 route_experts;  // ids below this are valid
   i64 experts;        // of the weights
   i64 down_svh_stride;

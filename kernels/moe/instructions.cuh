@@ -57,11 +57,18 @@ inline void copy_async(u32 shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 
-// (value & mask) ^ flip.
+// (value & mask) ^ flip: one instruction, where the compiler would make one of each.
 inline u32 masked_and_flipped(u32 value, u32 mask, u32 flip) {
   u32 result;
   asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(value), "r"(mask), "r"(flip));
   return result;
+}
+
+// The value of lane (own ^ mask).
+inline u32 shuffle_xor(u32 value, int mask) {
+  u32 other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(mask));
+  return other;
 }
 
 // Two bf16 numbers, rounded to halves. A bf16 is the upper half of a float.

@@ -21,11 +21,6 @@ inline void to_floats(float (&v)[4], const HalfQuad& quad) {
   v[3] = ptx::float_of_half(static_cast<HalfBits>(quad.high >> 16));
 }
 
-// Two bf16 numbers as halves. A bf16 is the upper half of a float.
-inline unsigned halves_of_bfloat16s(unsigned pair) {
-  return ptx::halves_of(__builtin_bit_cast(float, pair << 16), __builtin_bit_cast(float, pair & 0xFFFF0000u));
-}
-
 inline HalfQuad load_quad(const HalfBits* block) {
   return reinterpret_cast<const HalfQuad*>(block)[lane_id()];
 }

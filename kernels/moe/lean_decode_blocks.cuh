@@ -159,13 +159,22 @@ inline LeanShare lean_share(i64 items, i64 worker, i64 workers) {
 struct alignas(16) RowUnit {
   unsigned even0, even8, odd0, odd8;
 };
-inline int swizzled_unit(int unit, int tile) { return unit ^ ((unit >> 3 & 3) << 1) ^ (tile & 7); }
+inline int swizzled_unit(int unit, int tile) {
+  return unit ^ ((unit >> 3 & 3) << 1) ^ (tile & 7) ^ ((tile >> 3 & 1) << 2);
+}
 inline RowUnit* row_unit(unsigned char* rows, int tile, int row, int quad) {
   return reinterpret_cast<RowUnit*>(rows + tile * kLeanRowTileBytes) + swizzled_unit(4 * row + quad, tile);
 }
-inline DoubledRows rows_of_tile(unsigned char* rows, int tile) {
-  const RowUnit unit =
-      reinterpret_cast<const RowUnit*>(rows + tile * kLeanRowTileBytes)[swizzled_unit(lane_id(), tile)];
+
+// Where the lane's unit of a tile is, as an address of shared memory. `rows`: at a multiple of 128.
+inline unsigned own_unit(unsigned rows, int tile) {
+  return rows + static_cast<unsigned>(tile * kLeanRowTileBytes + swizzled_unit(lane_id(), tile) * 16);
+}
+// The lane's unit `behind` tiles behind that of a tile whose number is a multiple of a power of two, 8 at
+// most, above `behind`: so much is known of it that a single instruction finds it.
+inline DoubledRows rows_behind(unsigned own, int behind) {
+  const RowUnit unit = *reinterpret_cast<const RowUnit*>(
+      ptx::shared_pointer(own ^ static_cast<unsigned>(16 * behind)) + behind * kLeanRowTileBytes);
   return {unit.even0, unit.even8, unit.odd0, unit.odd8};
 }
 

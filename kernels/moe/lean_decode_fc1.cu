@@ -8,7 +8,7 @@
 // eight warps have a half of the columns each, and of every chunk each of the eight has the same 64 of K.
 // Their sums are added in a fixed order, so that a row's bytes depend on nothing but its own token and
 // expert.
-#include "kernels/moe/hadamard_matrix.cuh"
+#include "kernels/moe/hadamard.cuh"
 #include "kernels/moe/lean_decode_blocks.cuh"
 #include "kernels/moe/lean_decode_ring.cuh"
 
@@ -25,21 +25,25 @@ constexpr int kUnitColumns = 64;  // work is dealt out in strips of one or two u
 constexpr int kSlots = 8;         // warps that share columns, each with its own part of every chunk
 constexpr int kChunkTiles = kLeanChunk / 16;
 constexpr int kSlotTiles = kChunkTiles / kSlots;
+constexpr int kChunkBytes = kChunkTiles * kLeanRowTileBytes;
 
 inline ptx::u64* full_barrier(int buffer) {
   return reinterpret_cast<ptx::u64*>(ptx::dynamic_shared() + kShared.barriers) + buffer;
 }
 inline ptx::u64* empty_barrier(int buffer) { return full_barrier(kLeanChunkBuffers + buffer); }
 inline unsigned char* chunk_buffer(int buffer) {
-  return ptx::dynamic_shared() + kShared.chunks + buffer * (kChunkTiles * kLeanRowTileBytes);
+  return ptx::dynamic_shared() + kShared.chunks + buffer * kChunkBytes;
 }
 
-// Uses of the chunk buffers, one behind the other: the chunks of a strip, then its sums.
-struct Use {
-  int number = 0;
-  int buffer() const { return number % kLeanChunkBuffers; }
-  int parity() const { return number / kLeanChunkBuffers % 2; }
+// Whose turn it is of the two chunk buffers: those of the chunks of a strip, then of its sums.
+struct Turn {
+  int buffer = 0, parity = 0;
+  void next() {
+    parity ^= buffer;
+    buffer ^= 1;
+  }
 };
+static_assert(kLeanChunkBuffers == 2);
 
 // ---- Strips. ----
 
@@ -77,36 +81,69 @@ inline int chunks_of(const LeanDecodeFc1Arguments& args) {
 
 // ---- Warps that rotate. ----
 
+// A row's part in a chunk, times suh: of each of its four Hadamard blocks sixteen elements a lane of eight.
+inline LaneHalves scaled_part(const HalfBits* x, const HalfBits* suh) {
+  LaneHalves part = load_lane(x);
+  const LaneHalves scale = load_lane(suh);
+#pragma unroll
+  for (int i = 0; i < kLanePairs; ++i) {
+    if constexpr (INPUT_BF16) part.pairs[i] = ptx::halves_of_bfloat16s(part.pairs[i]);
+    part.pairs[i] = ptx::multiply_halves(part.pairs[i], scale.pairs[i]);
+  }
+  return part;
+}
+
+// Rotates the part, and stores it as the units of `row`.
+inline void store_rotated(const LaneHalves& part, unsigned char* rows, int row) {
+  float v[kLaneElements];
+  to_floats(v, part);
+  hadamard128(v);
+  const int eighth = lane_id() % 8;  // of each half of a block
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int tile = lane_id() / 8 * (kHadamardBlock / 16) + 4 * half + eighth / 2;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      auto* unit = reinterpret_cast<unsigned*>(row_unit(rows, tile, row, i / 2));
+      unit[2 * (i % 2) + eighth % 2] = ptx::halves_of(v[8 * half + i], v[8 * half + i]);
+    }
+  }
+}
+
 inline void rotate_rows(const LeanDecodeFc1Arguments& args, LeanShare share, int rotator) {
-  const HadamardMatrix matrix = hadamard_matrix();
-  const int row = lane_id() / 4, chunks = chunks_of(args);
-  const auto hand_over = [](Use& use) {
+  const int chunks = chunks_of(args);
+  const auto hand_over = [](Turn& turn) {
     ptx::warp_sync();
-    if (lane_id() == 0) ptx::arrive(full_barrier(use.buffer()));
-    ++use.number;
+    if (lane_id() == 0) ptx::arrive(full_barrier(turn.buffer));
+    turn.next();
   };
-  Use use;
+  Turn turn;
   Strip strip;
   for (Strips strips(args, share); strips.next(strip);) {
-    const bool is_live = row < strip.block.rows;
-    const int token =
-        is_live ? route_of(kShared.tables, strip.block.first + row) / static_cast<int>(args.top_k) : 0;
-    const HalfBits* x = args.x + token * args.hidden + hadamard_lane_offset();
-    const HalfBits* suh =
-        hadamard_lane_offset() + (strip.half == 0 ? args.gate_suh + strip.block.expert * args.gate_suh_stride
-                                                  : args.up_suh + strip.block.expert * args.up_suh_stride);
+    const HalfBits* suh = strip.half == 0 ? args.gate_suh + strip.block.expert * args.gate_suh_stride
+                                          : args.up_suh + strip.block.expert * args.up_suh_stride;
+    // Zeros behind the last column. Rows that no route has are nobody's: what their units hold is multiplied
+    // into sums that nobody stores.
+    const auto load = [&](int row, int chunk) {
+      const i64 column = i64{chunk} * kLeanChunk + lane_column();
+      if (row >= strip.block.rows || column >= args.hidden) return LaneHalves{};
+      const i64 token = route_of(kShared.tables, strip.block.first + row) / args.top_k;
+      return scaled_part(args.x + token * args.hidden + column, suh + column);
+    };
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      const i64 k = i64{chunk} * kLeanChunk + rotator * kHadamardBlock;
-      const bool is_inside = k < args.hidden;
       // Loaded ahead of the wait, in whose time the answer comes.
-      const HadamardRows rows = scaled_rows<INPUT_BF16>(x + k, suh + k, is_live && is_inside);
-      ptx::wait_phase(empty_barrier(use.buffer()), use.parity() ^ 1);
-      if (is_inside) store_rotated(rows, matrix, chunk_buffer(use.buffer()), rotator * (kHadamardBlock / 16));
-      hand_over(use);
+      LaneHalves part = load(rotator, chunk);
+      ptx::wait_phase(empty_barrier(turn.buffer), turn.parity ^ 1);
+#pragma unroll 1
+      for (int row = rotator; row < strip.block.rows; row += kLeanRotators) {
+        store_rotated(part, chunk_buffer(turn.buffer), row);
+        part = load(row + static_cast<int>(kLeanRotators), chunk);
+      }
+      hand_over(turn);
     }
     // The sums' turn.
-    ptx::wait_phase(empty_barrier(use.buffer()), use.parity() ^ 1);
-    hand_over(use);
+    ptx::wait_phase(empty_barrier(turn.buffer), turn.parity ^ 1);
+    hand_over(turn);
   }
 }
 
@@ -205,45 +242,52 @@ inline void store_sums(const float (&sums)[Side][4], const LeanDecodeFc1Argument
                    i64{route_of(kShared.tables, strip.block.first + row)} * (2 * args.intermediate) + column;
 #pragma unroll
     for (int tile = 0; tile < Side; ++tile) {
-      const unsigned halves =
-          ptx::halves_of(sums[tile][i] * kRotationRest, sums[tile][2 + i] * kRotationRest);
+      const unsigned halves = ptx::halves_of(sums[tile][i], sums[tile][2 + i]);
       to[16 * tile] = static_cast<HalfBits>(halves);
       to[16 * tile + 8] = static_cast<HalfBits>(halves >> 16);
     }
   }
 }
 
+// own_unit of so many tiles behind.
+template <int Tiles>
+inline unsigned behind(unsigned own) {
+  return (own ^ (16 * Tiles)) + Tiles * kLeanRowTileBytes;
+}
+
 template <int Side>
-inline void multiply_strip(const LeanDecodeFc1Arguments& args, const Strip& strip, Stream stream, Use& use,
+inline void multiply_strip(const LeanDecodeFc1Arguments& args, const Strip& strip, Stream stream, Turn& turn,
                            LeanRing<kStages>& ring, Fetcher& fetcher) {
   constexpr int kDepth = kLeanStageTiles / Side;
   const int steps = steps_of(args, stream), chunks = chunks_of(args);
   float sums[Side][4] = {};
+  const bool speaks = lane_id() == 0;
   const auto release = [&] {
     ptx::warp_sync();
-    if (lane_id() == 0) ptx::arrive(empty_barrier(use.buffer()));
-    ++use.number;
+    if (speaks) ptx::arrive(empty_barrier(turn.buffer));
+    turn.next();
   };
+  const unsigned own_rows = own_unit(ptx::shared_address(chunk_buffer(0)), stream.slot * kSlotTiles);
 #pragma unroll 1
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    ptx::wait_phase(full_barrier(use.buffer()), use.parity());
+    ptx::wait_phase(full_barrier(turn.buffer), turn.parity);
     if (chunk < steps) {
-      unsigned char* const rows = chunk_buffer(use.buffer());
-      const int first = stream.slot * kSlotTiles;
+      const unsigned rows = own_rows + static_cast<unsigned>(turn.buffer * kChunkBytes);
       if constexpr (2 * kDepth == kSlotTiles && LeanRing<kStages>::kHasPairs) {
         const auto stages = ring.next_pair(fetcher);
-        multiply_tiles<Side, kDepth>(sums, stages.first, rows, first, args.state_factors);
-        multiply_tiles<Side, kDepth>(sums, stages.second, rows, first + kDepth, args.state_factors);
+        multiply_tiles<Side, kDepth>(sums, stages.first, rows, args.state_factors);
+        multiply_tiles<Side, kDepth>(sums, stages.second, behind<kDepth>(rows), args.state_factors);
       } else {
-#pragma unroll 1
+#pragma unroll
         for (int tile = 0; tile < kSlotTiles; tile += kDepth)
-          multiply_tiles<Side, kDepth>(sums, ring.next(fetcher), rows, first + tile, args.state_factors);
+          multiply_tiles<Side, kDepth>(sums, ring.next(fetcher), tile == 0 ? rows : behind<kDepth>(rows),
+                                       args.state_factors);
       }
     }
     release();
   }
-  ptx::wait_phase(full_barrier(use.buffer()), use.parity());
-  add_slots<Side>(sums, stream, chunk_buffer(use.buffer()));
+  ptx::wait_phase(full_barrier(turn.buffer), turn.parity);
+  add_slots<Side>(sums, stream, chunk_buffer(turn.buffer));
   release();
   if (stream.slot == 0) store_sums<Side>(sums, args, strip, stream.group);
 }
@@ -253,13 +297,13 @@ inline void multiply_strips(const LeanDecodeFc1Arguments& args, LeanShare share,
   LeanRing<kStages> ring(ptx::dynamic_shared() + kShared.rings + warp * (kStages * kLeanStageBytes));
   Fetcher fetcher(args, share, stream);
   ring.prime(fetcher);
-  Use use;
+  Turn turn;
   Strip strip;
   for (Strips strips(args, share); strips.next(strip);) {
     if (strip.units == 2)
-      multiply_strip<4>(args, strip, stream, use, ring, fetcher);
+      multiply_strip<4>(args, strip, stream, turn, ring, fetcher);
     else
-      multiply_strip<2>(args, strip, stream, use, ring, fetcher);
+      multiply_strip<2>(args, strip, stream, turn, ring, fetcher);
   }
 }
 

@@ -168,24 +168,23 @@ inline void multiply(const LeanDecodeFc2Arguments& args, const Columns& columns,
 #pragma unroll 1
   for (int column = columns.begin + pair.number; column < columns.end; column += kPairs) {
     float sums[SIDE][4] = {};
-    const int first = pair.half * kHalfTiles;
+    const auto rows_of_step = [&](int step) {
+      return own_unit(ptx::shared_address(block_rows()), pair.half * kHalfTiles + step * kDepth);
+    };
     int step = 0;
     if constexpr (LeanRing<kStages>::kHasPairs) {
 #pragma unroll 1
       for (; step + 2 <= kWholeSteps; step += 2) {
         const auto stages = ring.next_pair(fetcher);
-        multiply_tiles<SIDE, kDepth>(sums, stages.first, block_rows(), first + step * kDepth,
-                                     args.state_factors);
-        multiply_tiles<SIDE, kDepth>(sums, stages.second, block_rows(), first + (step + 1) * kDepth,
-                                     args.state_factors);
+        multiply_tiles<SIDE, kDepth>(sums, stages.first, rows_of_step(step), args.state_factors);
+        multiply_tiles<SIDE, kDepth>(sums, stages.second, rows_of_step(step + 1), args.state_factors);
       }
     }
 #pragma unroll 1
     for (; step < kWholeSteps; ++step)
-      multiply_tiles<SIDE, kDepth>(sums, ring.next(fetcher), block_rows(), first + step * kDepth,
-                                   args.state_factors);
+      multiply_tiles<SIDE, kDepth>(sums, ring.next(fetcher), rows_of_step(step), args.state_factors);
     if constexpr (kWholeSteps < kSteps)
-      multiply_tiles<SIDE, kLastDepth>(sums, ring.next(fetcher), block_rows(), first + kWholeSteps * kDepth,
+      multiply_tiles<SIDE, kLastDepth>(sums, ring.next(fetcher), rows_of_step(kWholeSteps),
                                        args.state_factors);
     float* const meeting = pair.meeting();
     if (pair.half == 1) {

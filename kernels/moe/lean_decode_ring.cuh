@@ -105,13 +105,14 @@ inline void copy_stage(unsigned stage, const LaneSources& sources, int chunks = 
   }
 }
 
-// sums += `Side` tiles side by side, a row of tiles for each of `Depth` tiles of rows.
+// sums += `Side` tiles side by side, a row of tiles for each of `Depth` tiles of rows. `rows`: own_unit of
+// the first of those, whose number is a multiple of Depth.
 template <int Side, int Depth>
-inline void multiply_tiles(float (&sums)[Side][4], const unsigned char* stage, unsigned char* rows,
-                           int first_tile, const StateFactors& factors) {
+inline void multiply_tiles(float (&sums)[Side][4], const unsigned char* stage, unsigned rows,
+                           const StateFactors& factors) {
 #pragma unroll
   for (int k = 0; k < Depth; ++k) {
-    const DoubledRows x = rows_of_tile(rows, first_tile + k);
+    const DoubledRows x = rows_behind(rows, k);
 #pragma unroll
     for (int i = 0; i < Side; ++i)
       multiply_tile<BITS, static_cast<Codebook>(CODEBOOK)>(

@@ -41,7 +41,7 @@ class RotatedRows {
 #pragma unroll
       for (int pair = 0; pair < 4; ++pair) {
         unsigned& halves = x.chunks[i].pairs[pair];
-        if constexpr (INPUT_BF16) halves = halves_of_bfloat16s(halves);
+        if constexpr (INPUT_BF16) halves = ptx::halves_of_bfloat16s(halves);
         halves = ptx::multiply_halves(halves, flight.suh.chunks[i].pairs[pair]);
       }
     }

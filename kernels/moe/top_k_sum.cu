@@ -1,7 +1,7 @@
 // top_k_sum: the output of every token, in fp32, from its routes' rows. With H the 128-point Hadamard
 // transform:
 //
-//   y[t] = sum over slots s, in order, of H row[r] / sqrt 128 * down_svh[e] * weight[r]     r = t * top_k + s
+//   y[t] = sum over slots s, in order, of H c13[r] / sqrt 128 * down_svh[e] * weight[r]     r = t * top_k + s
 //
 // Routes that were not computed are left out: their rows hold whatever was there. A warp takes
 // kHadamardColumns columns of one token.
@@ -33,7 +33,7 @@ inline void add_slots(float (&sum)[kLaneElements], const TopKSumArguments& args,
     for (int i = 0; i < kRows; ++i) {
       experts[i] = first + i < slots ? ptx::shuffle(own_expert, first + i) : -1;
       if (experts[i] < 0) continue;
-      rows[i] = load_lane(args.rows + (first_route + first + i) * args.row_pitch + column);
+      rows[i] = load_lane(args.intermediate_cache13 + (first_route + first + i) * args.hidden + column);
       scales[i] = load_lane(args.down_svh + experts[i] * args.down_svh_stride + column);
     }
 #pragma unroll
@@ -54,12 +54,12 @@ inline void add_slots(float (&sum)[kLaneElements], const TopKSumArguments& args,
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     top_k_sum(const __grid_constant__ TopKSumArguments args) {
-  const i64 row_items = ceil_div(args.columns, kHadamardColumns);
+  const i64 row_items = ceil_div(args.hidden, kHadamardColumns);
   const i64 item = static_cast<i64>(blockIdx.x) * (kThreads / 32) + warp_id();
   if (item >= args.tokens * row_items) return;
   const i64 token = item / row_items, own_column = item % row_items * kHadamardColumns + lane_column();
   // Lanes behind the last column take part in the first one's, and do not store.
-  const bool is_inside = own_column < args.columns;
+  const bool is_inside = own_column < args.hidden;
   const i64 column = is_inside ? own_column : 0;
 
   float sum[kLaneElements] = {};

@@ -12,16 +12,16 @@ namespace moeplan {
 
 // A state's two halves, each +-(1 + f) * 2^e with e in -3..0: the weight is their sum.
 template <Codebook Book>
-inline unsigned summands_of(unsigned state, const StateFactors& factors) {
+inline unsigned summands_of(unsigned state) {
   static_assert(Book != Codebook::mul1, "its weights are no sums of two halves");
   constexpr unsigned kFactor = Book == Codebook::mcg ? 0xCBAC1FEDu : 89226354u;
   constexpr unsigned kAddend = Book == Codebook::mcg ? 0u : 64248484u;
-  return ptx::masked_and_flipped(state * kFactor + kAddend, factors.mask, factors.flip);
+  return ptx::masked_and_flipped(state * kFactor + kAddend, 0x8FFF8FFFu, 0x3B603B60u);
 }
 
 // Two states to two weights.
 template <Codebook Book>
-inline unsigned weights_of(unsigned state0, unsigned state1, const StateFactors& factors) {
+inline unsigned weights_of(unsigned state0, unsigned state1) {
   if constexpr (Book == Codebook::mul1) {
     // 0x6400 is 1024 in half precision, where a step is 1: adding the bytes' sum to the bits adds it to the
     // value.
@@ -29,8 +29,7 @@ inline unsigned weights_of(unsigned state0, unsigned state1, const StateFactors&
     const unsigned sum1 = ptx::dot_bytes(state1 * 0x83DCD12Du, 0x01010101u, 0x6400u);
     return ptx::fma_halves(sum0 | sum1 << 16, 0x1EEE1EEEu, 0xC931C931u);
   } else {
-    const unsigned summands0 = summands_of<Book>(state0, factors);
-    const unsigned summands1 = summands_of<Book>(state1, factors);
+    const unsigned summands0 = summands_of<Book>(state0), summands1 = summands_of<Book>(state1);
     return ptx::add_halves(ptx::permute_bytes(summands0, summands1, 0x5410),
                            ptx::permute_bytes(summands0, summands1, 0x7632));
   }
@@ -84,10 +83,10 @@ template <int Bits, Codebook Book>
 inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane, const StateFactors& factors) {
   unsigned s[8];
   states_of<Bits>(s, words, lane, factors);
-  a[0] = weights_of<Book>(s[0], s[1], factors);
-  a[1] = weights_of<Book>(s[4], s[5], factors);
-  a[2] = weights_of<Book>(s[2], s[3], factors);
-  a[3] = weights_of<Book>(s[6], s[7], factors);
+  a[0] = weights_of<Book>(s[0], s[1]);
+  a[1] = weights_of<Book>(s[4], s[5]);
+  a[2] = weights_of<Book>(s[2], s[3]);
+  a[3] = weights_of<Book>(s[6], s[7]);
 }
 
 // Rows of x, twice each: what a weight's two summands are multiplied by when they are two elements of K.
@@ -106,10 +105,10 @@ inline void multiply_tile(float (&sums)[4], const unsigned* words, const Doubled
                           const StateFactors& factors) {
   unsigned s[8];
   states_of<Bits>(s, words, lane, factors);
-  const unsigned even[4] = {summands_of<Book>(s[0], factors), summands_of<Book>(s[4], factors),
-                            summands_of<Book>(s[2], factors), summands_of<Book>(s[6], factors)};
-  const unsigned odd[4] = {summands_of<Book>(s[1], factors), summands_of<Book>(s[5], factors),
-                           summands_of<Book>(s[3], factors), summands_of<Book>(s[7], factors)};
+  const unsigned even[4] = {summands_of<Book>(s[0]), summands_of<Book>(s[4]), summands_of<Book>(s[2]),
+                            summands_of<Book>(s[6])};
+  const unsigned odd[4] = {summands_of<Book>(s[1]), summands_of<Book>(s[5]), summands_of<Book>(s[3]),
+                           summands_of<Book>(s[7])};
   ptx::multiply_add(sums, even, x.even0, x.even8);
   ptx::multiply_add(sums, odd, x.odd0, x.odd8);
 }

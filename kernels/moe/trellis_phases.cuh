@@ -7,6 +7,7 @@
 #include "kernels/moe/activation.cuh"
 #include "kernels/moe/arguments.hpp"
 #include "kernels/moe/hadamard.cuh"
+#include "kernels/moe/instructions.cuh"
 #include "kernels/moe/lanes.cuh"
 #include "kernels/ptx.cuh"
 #include "planner/moe/kernel_geometry.hpp"
@@ -33,7 +34,7 @@ inline LaneHalves load_input(const HalfBits* from) {
   LaneHalves halves = load_lane(from);
   if constexpr (INPUT_BF16) {
 #pragma unroll
-    for (unsigned& pair : halves.pairs) pair = halves_of_bfloat16s(pair);
+    for (unsigned& pair : halves.pairs) pair = ptx::halves_of_bfloat16s(pair);
   }
   return halves;
 }

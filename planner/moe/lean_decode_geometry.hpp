@@ -12,7 +12,7 @@ constexpr i64 kLeanRows = kLeanDecodeBlock;
 constexpr i64 kLeanRoutes = 1024;   // the most of a launch
 constexpr i64 kLeanExperts = 1024;  // the most that are counted
 constexpr i64 kLeanStreams = 16;    // warps that multiply, each with a ring of tiles of its own
-constexpr i64 kLeanRotators = 4;    // warps of FC1 that rotate rows meanwhile, a Hadamard block each
+constexpr i64 kLeanRotators = 4;    // warps of FC1 that rotate rows meanwhile
 constexpr i64 kLeanDecodeFc1Threads = 32 * (kLeanStreams + kLeanRotators);
 constexpr i64 kLeanDecodeFc2Threads = 32 * kLeanStreams;
 
@@ -21,7 +21,7 @@ constexpr i64 kLeanStageTiles = 8;         // tiles of a ring's stage
 constexpr i64 kLeanFewestStages = 2;       // one is on its way while another is multiplied
 constexpr i64 kLeanMostStages = 6;
 constexpr i64 kLeanRowTileBytes = 512;                      // 8 rows by 16 of K, every element twice
-constexpr i64 kLeanChunk = kLeanRotators * kHadamardBlock;  // of K that FC1 has rotated rows of together
+constexpr i64 kLeanChunk = kHadamardColumns;  // of K that FC1 has rotated rows of together
 constexpr i64 kLeanChunkBuffers = 2;
 
 // Who goes where. The counts are needed before the rings are: they lie in them.

@@ -160,7 +160,7 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
   launches.top_k_sum = {
       .variant = top_k_sum_variant(inputs.id_bytes),
       .grid = max_of(ceil_div(tokens * ceil_div(plan.hidden, kHadamardColumns), warps_per_block), 1),
-      .arguments = {.rows = tensors.intermediate_cache13,
+      .arguments = {.intermediate_cache13 = tensors.intermediate_cache13,
                     .topk_ids = inputs.topk_ids,
                     .topk_weights = inputs.topk_weights,
                     .expert_map = inputs.output_expert_map ? inputs.output_expert_map : inputs.expert_map,
@@ -169,8 +169,6 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
                     .tokens = tokens,
                     .top_k = plan.top_k,
                     .hidden = plan.hidden,
-                    .columns = plan.hidden,
-                    .row_pitch = plan.hidden,
                     .route_experts = runtime.experts,
                     .experts = plan.experts,
                     .down_svh_stride = stride(weights.shares_down_svh)}};
