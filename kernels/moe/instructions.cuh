@@ -28,11 +28,17 @@ inline void arrive(u64* barrier) {
 // Waits for the end of a phase by its parity: the first one has parity 0, and the one before it counts as
 // ended.
 inline void wait_phase(u64* barrier, int parity) {
-  asm volatile(
-      "{ .reg .pred ended; WAIT: mbarrier.try_wait.parity.shared.b64 ended, [%0], %1; @!ended bra WAIT; }" ::
-          "r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
+  // From sm_90 on a try may sleep for a while; before it can only ask.
+#if __CUDA_ARCH__ >= 900
+#define MOEPLAN_ASK "try_wait"
+#else
+#define MOEPLAN_ASK "test_wait"
+#endif
+  asm volatile("{ .reg .pred ended; WAIT: mbarrier." MOEPLAN_ASK
+               ".parity.shared.b64 ended, [%0], %1; @!ended bra WAIT; }" ::"r"(shared_address(barrier)),
+               "r"(parity)
+               : "memory");
+#undef MOEPLAN_ASK
 }
 
 // Adds, and returns what was there.
@@ -103,11 +109,19 @@ inline u32 sums_of_halves(u32 first, u32 second) {
   return sums;
 }
 
-// ---- Launches that follow one another. ----
+// ---- Launches that follow one another. Before sm_90 none overlap. ----
 
 // Lets the next launch start where it was asked to overlap with this one.
-inline void release_next_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+inline void release_next_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 // Waits for the end of the launch before, and for what it wrote, where this one was asked to overlap with it.
-inline void wait_for_last_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+inline void wait_for_last_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 }  // namespace moeplan::ptx

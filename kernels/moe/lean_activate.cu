@@ -24,7 +24,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   ptx::release_next_launch();
   const i64 row_items = ceil_div(args.intermediate, kHadamardColumns);
   const i64 item = i64{blockIdx.x} * (kThreads / 32) + warp_id();
-  if (item >= args.routing.routes * row_items) return;
+  if (item >= args.routing.routes * row_items) {
+    // Without routes too: a launch that ended ahead of the one before would let those behind it overtake.
+    ptx::wait_for_last_launch();
+    return;
+  }
   const int route = static_cast<int>(item / row_items);
   const i64 expert = routed_expert(args.routing, route);
   ptx::wait_for_last_launch();

@@ -28,7 +28,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   ptx::release_next_launch();
   const i64 column_blocks = args.columns / kHadamardBlock;
   const i64 item = i64{blockIdx.x} * (kThreads / 32) + warp_id();
-  if (item >= args.tokens * column_blocks) return;
+  if (item >= args.tokens * column_blocks) {
+    // Without tokens too: a launch that ended ahead of the one before would let those behind it overtake.
+    ptx::wait_for_last_launch();
+    return;
+  }
   const i64 token = item / column_blocks;
   const i64 column = item % column_blocks * kHadamardBlock + lane_id() % 8 * 8;
   const int quarter = lane_id() / 8;

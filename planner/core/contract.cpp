@@ -39,11 +39,15 @@ constexpr CoreTensorEntry kB12xExpertParallel[] = {MOEPLAN_COMMON_CORE, {expert_
 #undef MOEPLAN_COMMON_CORE
 
 constexpr CoreTensorEntry kLeanCore[] = {
-    {full_rotation_output, Presence::always},       {intermediate_cache2, Presence::always},
+    {full_rotation_output, Presence::always},
+    {intermediate_cache2, Presence::always},
     {expert_rows, Presence::always},
-    {packed_route_indices, Presence::lean_prefill}, {block_expert_ids, Presence::lean_prefill},
-    {packed_route_count, Presence::lean_prefill},   {expert_offsets, Presence::lean_prefill},
-    {expert_counts, Presence::lean_prefill},        {kernel_workspace, Presence::lean_prefill},
+    {packed_route_indices, Presence::lean_prefill},
+    {block_expert_ids, Presence::lean_prefill},
+    {packed_route_count, Presence::lean_prefill},
+    {expert_offsets, Presence::lean_prefill},
+    {expert_counts, Presence::lean_prefill},
+    {kernel_workspace, Presence::lean_prefill},
 };
 
 constexpr Contract kContracts[] = {

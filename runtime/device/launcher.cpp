@@ -70,7 +70,7 @@ Result<ReadyKernel> Launcher::load(const KernelVariant& variant, const CompiledK
                .threads = threads_of(variant),
                .shared_bytes = shared_bytes_of(variant),
                .has_grid_barrier = row.has_grid_barrier,
-               .overlaps_last = row.overlaps_last,
+               .overlaps_last = row.overlaps_last && architecture().overlaps_launches,
                .resources = compiled.resources});
 }
 

@@ -16,6 +16,7 @@ struct Architecture {
   i64 shared_bytes_per_block;  // that a block may opt in to
   i64 warps_per_sm;
   i64 blocks_per_sm;
+  bool overlaps_launches;  // a launch may start before the one ahead of it ends
 };
 
 std::span<const Architecture> architectures();

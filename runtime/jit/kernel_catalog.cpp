@@ -103,6 +103,7 @@ std::vector<KernelVariant> lean_decode_fc2_variants() {
   std::vector<KernelVariant> variants;
   for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
     for (i64 intermediate : {128, 256, 512, 1024}) {
+      if (lean_decode_fc2_shared(bits, intermediate).stages < kLeanFewestStages) continue;
       for (i64 side = 1; side <= kLeanMostSide; ++side)
         variants.push_back(lean_decode_fc2_variant(bits, Codebook::mcg, intermediate, side));
     }

@@ -39,7 +39,7 @@ std::string missing_lean_decode_kernels(const LeanPlan& plan) {
 std::vector<KernelVariant> lean_decode_variants(const LeanPlan& plan) {
   std::vector<KernelVariant> variants{lean_decode_fc1_variant(plan.bits, plan.codebook, plan.is_bfloat16),
                                       kLeanActivate};
-  for (i64 side = 1; side <= kLeanMostSide; ++side)
+  for (i64 side = 1; side <= side_of(plan.capacity * plan.top_k); ++side)
     variants.push_back(lean_decode_fc2_variant(plan.bits, plan.codebook, plan.intermediate, side));
   variants.push_back(kLeanSum);
   return variants;

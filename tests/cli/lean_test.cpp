@@ -1,13 +1,28 @@
 // The commands under the contract of moeplan's own executor.
+#include "planner/core/text.hpp"
+#include "planner/moe/lean_geometry.hpp"
 #include "tests/catch.hpp"
 #include "tests/cli/process.hpp"
 #include "tests/support.hpp"
 
+using namespace moeplan;
 using namespace moeplan::test;
 
 namespace {
 
 constexpr const char* kLean = " -c configs/glm52.json --contract moeplan-lean-1";
+
+// GLM-5.2 on four ranks: k 6,144, n 512, top-k 8, E 256.
+constexpr i64 kDecodeBytes = 8'388'608;
+// `slice`: columns whose routes' rows take 24 MiB.
+constexpr i64 prefill_bytes(i64 tokens, i64 slice) {
+  const i64 routes = 8 * tokens, slots = routes + 256 * (kLeanBlock - 1);
+  return tokens * 6144 * 4 + routes * 512 * 2 + routes * slice * 2 + align_up(slots * 4, 16) +
+         align_up(ceil_div(slots, kLeanBlock) * 4, 16) + 16 + 1040 + 1024 + 16;
+}
+constexpr i64 kPrefillBytes = prefill_bytes(3072, 512);
+// Of sparkinfer-de04125, pinned to blocks of 8 and 64.
+constexpr i64 kEngineBytes = 45'628'520 + 1'105'369'560;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -34,17 +49,19 @@ const Json& row_of(const Json& rows, const char* column, const std::string& valu
 
 }  // namespace
 
-TEST_CASE("size under the lean contract: 3.75 and 120.22 MiB, the indexer's arenas unchanged") {
+TEST_CASE(
+    "size under the lean contract: 8 MiB, and 120 beside the blocks of routes, the indexer's arenas "
+    "unchanged") {
   const Json report = json_of("size");
-  CHECK(report["totals"]["per_rank_bytes"] == 3'932'368 + 126'061'552);
+  CHECK(report["totals"]["per_rank_bytes"] == kDecodeBytes + kPrefillBytes);
   CHECK(report["totals"]["indexer_per_rank_bytes"] == 568'750'080);
   const Json& decode = row_of(report["arenas"], "id", "decode");
   CHECK(decode["block_m"].is_null());
   CHECK(decode["route_slots"].is_null());
   CHECK(decode["pinned"] == false);
   const Json& prefill = row_of(report["arenas"], "id", "prefill");
-  CHECK(prefill["block_m"] == 128);
-  CHECK(prefill["route_slots"] == 57'088);
+  CHECK(prefill["block_m"] == kLeanBlock);
+  CHECK(prefill["route_slots"] == 24'576 + 256 * (kLeanBlock - 1));
   CHECK(prefill["pinned"] == false);
 }
 
@@ -106,12 +123,12 @@ TEST_CASE("launches says that no engine launches lean plans, and a gate does not
 }
 
 TEST_CASE(
-    "diff and sweep between an engine's contract and the lean one: 973.71 MiB, keys are not counted off") {
+    "diff and sweep tell what the lean contract saves of an engine's arenas, keys are not counted off") {
   const Output run =
       run_moeplan("diff --format json configs/glm52.json --contracts sparkinfer-de04125,moeplan-lean-1");
   REQUIRE(run.exit_code == 0);
   const Json report = Json::parse(run.out);
-  CHECK(report["totals"]["growth_bytes"] == -1'021'004'160);
+  CHECK(report["totals"]["growth_bytes"] == kDecodeBytes + kPrefillBytes - kEngineBytes);
   const Json& keys = row_of(report["totals_change"], "what", "launch keys");
   CHECK(keys["before"] == 140);
   CHECK(keys["after"].is_null());
@@ -119,7 +136,7 @@ TEST_CASE(
   const Output sweep = run_moeplan(
       "sweep --format json -c configs/glm52.json --axis contract=sparkinfer-de04125,moeplan-lean-1");
   REQUIRE(sweep.exit_code == 0);
-  CHECK(contains(sweep.out, "-1021004160"));
+  CHECK(contains(sweep.out, std::to_string(kDecodeBytes + kPrefillBytes - kEngineBytes)));
 }
 
 TEST_CASE("a sweep over blocks of a lean plan is refused with the reason") {
@@ -151,7 +168,7 @@ TEST_CASE("mixed bit widths under the lean contract are an error at their place"
 
 TEST_CASE("a lean prefill capacity costs launches and saves bytes: 80.08 MiB at 512 tokens") {
   const std::string text = text_of("sweep --arena prefill --axis capacity=512,3072");
-  CHECK(contains(text, "42,092,912"));
+  CHECK(contains(text, grouped(prefill_bytes(512, 24 * 128))));
   CHECK(contains(text, "-80.08"));
   CHECK(contains(text_of("capacity"), "VLLM_EXL3_PREFILL_CAPACITY"));
 }

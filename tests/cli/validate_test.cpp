@@ -145,8 +145,9 @@ TEST_CASE("an evidence file never replaces the config it is about") {
 }
 
 TEST_CASE("every plan of the configs that are validated on a GPU has kernels of ours, MoE and indexer") {
-  for (const char* name : {"packed-columns", "packed-glm", "trellis-widths", "indexer-routes",
-                           "small-indexer", "small-packed", "small-trellis-narrow", "small-trellis-wide"}) {
+  for (const char* name :
+       {"packed-columns", "packed-glm", "trellis-widths", "indexer-routes", "small-indexer", "small-lean",
+        "small-packed", "small-trellis-narrow", "small-trellis-wide"}) {
     const std::string config = std::string("tests/gpu/configs/") + name + ".json";
     const Output output = validate("-c " + config + " --if-available");
     INFO(name << ": " << output.err);

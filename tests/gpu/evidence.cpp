@@ -31,6 +31,8 @@ constexpr Record kRecords[] = {
      "a layer's time at 1 to 3,072 tokens, replayed as a graph"},
     {"indexer_speed", record_indexer_speed, "configs/glm52.json",
      "an indexer call's time at 1 to 3,072 rows, replayed as a graph"},
+    {"lean_speed", record_lean_speed, "configs/glm52-e160.json",
+     "a layer's time at 1 to 3,072 tokens, in lean plans and in the config's own, in turns"},
 };
 
 enum RecordExit { kPass = 0, kFail = 1, kUsage = 2, kNoConfig = 3, kNoGpu = 4 };

@@ -35,4 +35,7 @@ Result<Evidence> record_trellis_speed(const RecordContext& context);
 // How long the indexer's calls take, planned for this GPU's own multiprocessors.
 Result<Evidence> record_indexer_speed(const RecordContext& context);
 
+// How long a layer takes in lean plans and in the config's own, planned for this GPU's own multiprocessors.
+Result<Evidence> record_lean_speed(const RecordContext& context);
+
 }  // namespace moeplan::test

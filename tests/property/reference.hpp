@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "planner/moe/lean_geometry.hpp"
 #include "planner/moe/request.hpp"
 
 namespace moeplan::test {
@@ -174,24 +175,20 @@ inline Wide reference_lean(const MoeRequest& r) {
   const Wide R = r.capacity.route_experts.value_or(0) > 0 ? *r.capacity.route_experts : r.weights.experts;
   const Wide N = T * topk;
   const bool is_decode = T <= 64;
-  const Wide fitting = (is_decode ? Wide{1'310'720} : Wide{25'165'824}) / (N * 2) / 128;
+  const Wide fitting = (is_decode ? Wide{6'291'456} : Wide{25'165'824}) / (N * 2) / 128;
   const Wide slice = std::min(k, std::max<Wide>(fitting, 1) * 128);
   Cursor at;
-  if (is_decode) {
-    at.add(T * k, 4);
-    at.add(N * 2 * n, 2);
-    at.add(N * slice, 2);
-  } else {
-    at.add(std::max(T * k, N * n), 4);  // 2n halves a row are n floats
-    at.add(N * n, 2);
-    at.add(N * slice, 2);
-    at.add(slots(N, 128, R), 4);
-    at.add(cd(slots(N, 128, R), 128), 4);
+  at.add(std::max(T * k, N * n), 4);  // 2n halves a row are n floats
+  at.add(N * n, 2);
+  at.add(N * slice, 2);
+  if (!is_decode) {
+    at.add(slots(N, kLeanBlock, R), 4);
+    at.add(cd(slots(N, kLeanBlock, R), kLeanBlock), 4);
     at.add(1, 4);
     at.add(R + 1, 4);
     at.add(R, 4);
+    at.add(4, 4);
   }
-  at.add(cd(k, 128) + 4, 4);
   return router_bytes(r) + at.end;
 }
 

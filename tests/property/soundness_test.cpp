@@ -45,24 +45,23 @@ bool equal(const MoeAudit& a, const MoeAudit& b) {
          });
 }
 
-// Of a lean plan: exact routes, blocks of 128 rows, and slices of as many columns as the planned rows hold.
+// Of a lean plan: exact routes, blocks of kLeanBlock rows, and slices of as many columns as the planned rows
+// hold.
 Wide reference_lean_need(const MoeRequest& request, const MoeLayout& layout, std::string_view name, Wide m) {
   const Wide k = request.weights.hidden_size, n = request.weights.intermediate_size;
   const Wide rows = m * request.capacity.top_k, R = layout.route_experts;
-  const bool is_decode = request.capacity.max_tokens <= 64;
-  if (name == "full_rotation_output") return is_decode ? m * k : std::max(m * k, rows * n);
-  if (name == "gate_up") return rows * 2 * n;
+  if (name == "full_rotation_output") return std::max(m * k, rows * n);
   if (name == "intermediate_cache2") return rows * n;
   if (name == "expert_rows") {
     const Wide planned = find_tensor(layout, "expert_rows")->shape.elements();
     return std::max(rows * 128, std::min(rows * k, planned));
   }
-  if (name == "packed_route_indices") return slots(rows, 128, R);
-  if (name == "block_expert_ids") return cd(slots(rows, 128, R), 128);
+  if (name == "packed_route_indices") return slots(rows, kLeanBlock, R);
+  if (name == "block_expert_ids") return cd(slots(rows, kLeanBlock, R), kLeanBlock);
   if (name == "packed_route_count") return 1;
   if (name == "expert_offsets") return R + 1;
   if (name == "expert_counts") return R;
-  return cd(k, 128) + 4;  // kernel_workspace
+  return 4;  // kernel_workspace
 }
 
 // The need of one tensor at m live tokens, written down once more in 128 bits without any code of the
@@ -281,7 +280,9 @@ TEST_CASE("every lean plan is sound at every live count, and tight where a launc
               const MoeAudit found = audit_moe(request, *layout, ExpertMap::absent, search);
               CHECK_FALSE(found.counter_example());
               for (const TensorAudit& tensor : found.tensors) CHECK(tensor.slack_bytes() == 0);
-              CHECK(found.blocks.empty() == (tokens <= 64));
+              REQUIRE(found.blocks.size() == 1);
+              CHECK(found.blocks[0].block_size == (tokens <= 64 ? 8 : kLeanBlock));
+              CHECK(found.blocks[0].tokens == LiveRange{1, tokens});
             }
             const MoeAudit audits[] = {audit_moe(request, *layout, ExpertMap::absent)};
             CHECK(unused_bytes(request, *layout, audits, true).empty());
@@ -304,7 +305,7 @@ TEST_CASE("a lean launch of m tokens needs what the reference says, tensor by te
       CoreElements before{};
       for (i64 m = 1; m <= tokens; ++m) {
         const LiveNeed need = live_need(runtime, planned, m);
-        CHECK(need.block_size == (tokens <= 64 ? 0 : 128));
+        CHECK(need.block_size == (tokens <= 64 ? 8 : kLeanBlock));
         for (int i = 0; i < kCoreTensorCount; ++i) {
           const auto t = static_cast<std::size_t>(i);
           const std::string_view name = name_of(static_cast<CoreTensor>(i));
@@ -329,9 +330,9 @@ TEST_CASE("a lean launch is refused where a tensor is too small, narrower slices
     std::ranges::find(shrunk.arena.tensors, name, &TensorSpec::name)->shape = shape(elements);
     return audit_moe(request, shrunk, ExpertMap::absent);
   };
-  const MoeAudit gate_up = shrink("gate_up", 64 * 8 * 1024 - 1);
-  CHECK(gate_up.counter_example() == 64);
-  CHECK(tensor_of(gate_up, "gate_up").consequence == Consequence::refused);
+  const MoeAudit activated = shrink("intermediate_cache2", 64 * 8 * 512 - 1);
+  CHECK(activated.counter_example() == 64);
+  CHECK(tensor_of(activated, "intermediate_cache2").consequence == Consequence::refused);
   shrunk = *plan_moe(request);
   // 512 routes of one block of columns are the least that a launch can go on with.
   CHECK_FALSE(shrink("expert_rows", 512 * 128).counter_example());
@@ -432,17 +433,17 @@ TEST_CASE("F6 an audit of b12x says that fewer tokens would reserve more") {
 }
 
 TEST_CASE("an audit of a lean plan says that fewer tokens would reserve more, whose slices are wider") {
-  // 58 tokens have 464 routes of 11 blocks of columns, 59 have 472 of 10.
+  // 62 tokens have 744 routes of 33 blocks of columns, 63 have 756 of 32.
   const auto total = [](i64 tokens) {
-    return plan_moe(trellis_request(kLeanContractId, 256, 6144, 512, 8, tokens, 188))->total_bytes;
+    return plan_moe(trellis_request(kLeanContractId, 256, 6144, 512, 12, tokens, 188))->total_bytes;
   };
-  const MoeRequest request = trellis_request(kLeanContractId, 256, 6144, 512, 8, 59, 188);
+  const MoeRequest request = trellis_request(kLeanContractId, 256, 6144, 512, 12, 63, 188);
   const auto surprises = size_surprises(request, *plan_moe(request));
   REQUIRE(surprises.size() == 1);
   CHECK(surprises[0].rule == "capacity-not-monotone");
-  CHECK(surprises[0].bytes == 464 * 11 * 256 - 472 * 10 * 256 - 6144 * 4 - 8 * 1024 * 2);
-  CHECK(surprises[0].bytes == total(58) - total(59));
-  const MoeRequest full = trellis_request(kLeanContractId, 256, 6144, 512, 8, 64, 188);
+  CHECK(surprises[0].bytes == 744 * 33 * 256 - 756 * 32 * 256 - 6144 * 4 - 12 * 512 * 2);
+  CHECK(surprises[0].bytes == total(62) - total(63));
+  const MoeRequest full = trellis_request(kLeanContractId, 256, 6144, 512, 12, 64, 188);
   CHECK(size_surprises(full, *plan_moe(full)).empty());
 }
 
@@ -451,8 +452,8 @@ TEST_CASE("a lean plan that some smaller capacity outgrows is always told so") {
   int outgrown = 0;
   for (int i = 0; i < 400; ++i) {
     MoeRequest request =
-        trellis_request(kLeanContractId, random.of({1, 8, 256}), 128 * random.in(1, 48),
-                        128 * random.in(1, 8), random.in(1, 12), random.in(1, i % 2 ? 64 : 200), 188);
+        trellis_request(kLeanContractId, random.of({1, 8, 256}), 128 * random.in(1, 128),
+                        128 * random.in(1, 8), random.in(1, 24), random.in(1, i % 2 ? 64 : 200), 188);
     const i64 here = plan_moe(request)->total_bytes;
     i64 most = here;
     for (i64 tokens = 1; tokens < request.capacity.max_tokens; ++tokens) {

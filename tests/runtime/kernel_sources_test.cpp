@@ -35,6 +35,26 @@ TEST_CASE("every kernel of the catalog finds its text and all it includes") {
   }
 }
 
+TEST_CASE("a kernel waits for the launch before exactly where it is launched to overlap with it") {
+  int overlapping = 0;
+  for (const KernelRow& row : kernel_catalog()) {
+    INFO(row.name);
+    const auto source = kernel_source(row.source, {});
+    REQUIRE(source);
+    const auto calls = [&](std::string_view what) {
+      bool is_called = source->main.text.find(what) != std::string::npos;
+      for (const KernelSource::Text& header : source->headers)
+        is_called = is_called || header.text.find(what) != std::string::npos;
+      return is_called;
+    };
+    // Without the wait a launch would read what the one before has not written yet; where nothing overlaps,
+    // the wait would be for nothing.
+    CHECK(calls("ptx::wait_for_last_launch()") == row.overlaps_last);
+    overlapping += row.overlaps_last ? 1 : 0;
+  }
+  CHECK(overlapping > 0);
+}
+
 TEST_CASE("a kernel's digest changes with any text it includes, and with no other") {
   const test::TemporaryFolder folder;
   folder.write("a.cu", "#include \"kernels/b.cuh\"\nint a;\n");

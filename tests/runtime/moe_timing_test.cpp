@@ -9,6 +9,7 @@
 #include "kernels/bench/arguments.hpp"
 #include "runtime/bench/uniform_routes.hpp"
 #include "tests/catch.hpp"
+#include "tests/gpu/moe_bars.hpp"
 #include "tests/support.hpp"
 
 using namespace moeplan;
@@ -286,4 +287,21 @@ TEST_CASE("a record of MoE timings has every replay, and a floor's share where i
                                  "faithful, decode of 64, 64 tokens, of its time for its bytes alone",
                                  "faithful, decode of 64, 64 tokens, of its time for decoding alone",
                                  "faithful, decode of 64, 64 tokens, SM MHz"});
+}
+
+TEST_CASE("bars of the lean record: a layer of more than 30 us for a token, or of 1.9 ms for 3,072, misses") {
+  using test::missed_bar;
+  CHECK_FALSE(missed_bar(timing_of(1, 30'000)));
+  CHECK_FALSE(missed_bar(timing_of(2, 1'000'000)));
+  CHECK_FALSE(missed_bar(timing_of(8, 165'000)));
+  CHECK(missed_bar(timing_of(8, 165'001)));
+  CHECK_FALSE(missed_bar(timing_of(64, 440'000)));
+  CHECK(missed_bar(timing_of(64, 440'001)));
+  CHECK_FALSE(missed_bar(timing_of(512, 800'000)));
+  CHECK(missed_bar(timing_of(512, 800'001)));
+  CHECK_FALSE(missed_bar(timing_of(3072, 1'900'000)));
+  const auto missed = missed_bar(timing_of(3072, 1'900'001));
+  REQUIRE(missed);
+  CHECK(missed->name == "missed bar: faithful, decode of 64, 3072 tokens");
+  CHECK(std::get<std::string>(missed->value) == "1900001 ns; at most 1900000");
 }

@@ -52,78 +52,79 @@ Error refused(const MoeRequest& request) {
 
 }  // namespace
 
-TEST_CASE("a lean decode plan of 64 tokens takes 3.75 MiB for GLM-5.2, whatever its experts") {
-  // 512 routes: 1,310,720 B hold 10 blocks of 128 columns of each.
+TEST_CASE("a lean decode plan of 64 tokens takes 8 MiB for GLM-5.2, whatever its experts") {
+  // 512 routes: 6,291,456 B hold all 48 blocks of 128 columns of each.
   const std::vector<Tensor> tensors = {{"full_rotation_output", DType::float32, 64 * 6144},
-                                       {"gate_up", DType::float16, 64 * 8 * 2 * 512},
-                                       {"expert_rows", DType::float16, 64 * 8 * 10 * 128},
-                                       {"kernel_workspace", DType::int32, 6144 / 128 + 4}};
+                                       {"intermediate_cache2", DType::float16, 64 * 8 * 512},
+                                       {"expert_rows", DType::float16, 64 * 8 * 48 * 128}};
   for (i64 experts : {160, 256}) {
-    check_arena(glm(experts, 64), tensors, 1'572'864 + 1'048'576 + 1'310'720 + 208);
+    check_arena(glm(experts, 64), tensors, 1'572'864 + 524'288 + 6'291'456);
     const auto layout = plan_moe(glm(experts, 64));
-    CHECK(layout->total_bytes == 3'932'368);
-    CHECK(layout->total_bytes <= 4 << 20);
+    CHECK(layout->total_bytes == 8'388'608);
     CHECK_FALSE(layout->route_block_size_m);
     CHECK(layout->route_slots == 0);
   }
 }
 
-TEST_CASE("a lean prefill plan of 3,072 tokens takes 120.22 MiB for GLM-5.2 with 256 experts") {
-  // 24,576 routes: 24 MiB hold 4 blocks of 128 columns of each. 24,576 + 256 x 127 slots of 128 rows a block.
-  check_arena(
-      glm(256, 3072),
-      {{"full_rotation_output", DType::float32, 3072 * 6144},
-       {"intermediate_cache2", DType::float16, 3072 * 8 * 512},
-       {"expert_rows", DType::float16, 3072 * 8 * 4 * 128},
-       {"packed_route_indices", DType::int32, 24'576 + 256 * 127},
-       {"block_expert_ids", DType::int32, 446},
-       {"packed_route_count", DType::int32, 1},
-       {"expert_offsets", DType::int32, 257},
-       {"expert_counts", DType::int32, 256},
-       {"kernel_workspace", DType::int32, 52}},
-      75'497'472 + 25'165'824 + 25'165'824 + 228'352 + (1'784 + 8) + (4 + 12) + (1'028 + 12) + 1'024 + 208);
-  const auto layout = plan_moe(glm(256, 3072));
-  CHECK(layout->total_bytes == 126'061'552);
-  CHECK(layout->total_bytes <= 160 << 20);
-  CHECK(layout->route_block_size_m == kLeanBlock);
-  CHECK(layout->route_slots == 57'088);
+TEST_CASE("a lean decode plan of 1 token takes 128 KiB for GLM-5.2") {
+  check_arena(glm(160, 1),
+              {{"full_rotation_output", DType::float32, 6144},
+               {"intermediate_cache2", DType::float16, 8 * 512},
+               {"expert_rows", DType::float16, 8 * 6144}},
+              24'576 + 8'192 + 98'304);
+  CHECK(plan_moe(glm(160, 1))->total_bytes == 131'072);
 }
 
-TEST_CASE("a lean prefill plan of 3,072 tokens takes 120.17 MiB for GLM-5.2 with 160 experts") {
-  check_arena(
-      glm(160, 3072),
-      {{"full_rotation_output", DType::float32, 3072 * 6144},
-       {"intermediate_cache2", DType::float16, 3072 * 8 * 512},
-       {"expert_rows", DType::float16, 3072 * 8 * 4 * 128},
-       {"packed_route_indices", DType::int32, 24'576 + 160 * 127},
-       {"block_expert_ids", DType::int32, 351},
-       {"packed_route_count", DType::int32, 1},
-       {"expert_offsets", DType::int32, 161},
-       {"expert_counts", DType::int32, 160},
-       {"kernel_workspace", DType::int32, 52}},
-      75'497'472 + 25'165'824 + 25'165'824 + 179'584 + (1'404 + 4) + (4 + 12) + (644 + 12) + 640 + 208);
-  CHECK(plan_moe(glm(160, 3072))->total_bytes == 126'011'632);
+TEST_CASE("a lean prefill plan of 3,072 tokens takes 120 MiB for GLM-5.2 and what its routes' blocks take") {
+  // 24,576 routes: 24 MiB hold 4 blocks of 128 columns of each. Any expert's last block may have one row.
+  for (i64 experts : {160, 256}) {
+    const i64 slots = 24'576 + experts * (kLeanBlock - 1), blocks = ceil_div(slots, kLeanBlock);
+    const i64 routes_bytes = align_up(4 * slots, 16) + align_up(4 * blocks, 16) + 16 +
+                             align_up(4 * (experts + 1), 16) + align_up(4 * experts, 16);
+    check_arena(glm(experts, 3072),
+                {{"full_rotation_output", DType::float32, 3072 * 6144},
+                 {"intermediate_cache2", DType::float16, 3072 * 8 * 512},
+                 {"expert_rows", DType::float16, 3072 * 8 * 4 * 128},
+                 {"packed_route_indices", DType::int32, slots},
+                 {"block_expert_ids", DType::int32, blocks},
+                 {"packed_route_count", DType::int32, 1},
+                 {"expert_offsets", DType::int32, experts + 1},
+                 {"expert_counts", DType::int32, experts},
+                 {"kernel_workspace", DType::int32, 4}},
+                75'497'472 + 25'165'824 + 25'165'824 + routes_bytes + 16);
+    const auto layout = plan_moe(glm(experts, 3072));
+    CHECK(layout->total_bytes <= 160 << 20);
+    CHECK(layout->route_block_size_m == kLeanBlock);
+    CHECK(layout->route_slots == slots);
+  }
 }
 
 TEST_CASE("64 tokens are the last of lean decode plans, 65 the first of prefill plans") {
-  CHECK(find_tensor(*plan_moe(glm(256, 64)), "gate_up"));
-  CHECK_FALSE(find_tensor(*plan_moe(glm(256, 64)), "intermediate_cache2"));
-  CHECK_FALSE(find_tensor(*plan_moe(glm(256, 65)), "gate_up"));
-  CHECK(find_tensor(*plan_moe(glm(256, 65)), "intermediate_cache2"));
+  for (const char* name : {"packed_route_indices", "block_expert_ids", "packed_route_count", "expert_offsets",
+                           "expert_counts", "kernel_workspace"}) {
+    INFO(name);
+    CHECK_FALSE(find_tensor(*plan_moe(glm(256, 64)), name));
+    CHECK(find_tensor(*plan_moe(glm(256, 65)), name));
+  }
 }
 
-TEST_CASE("gate and up lie in a lean prefill plan's output, which is as large as they where that is more") {
+TEST_CASE("gate and up lie in a lean plan's output, which is as large as they where that is more") {
   // 8 routes of 2 x 2,048 halves a token are 16,384 floats, the output's row 6,144.
-  MoeRequest request = glm(256, 100);
-  request.weights.intermediate_size = 2048;
-  CHECK(find_tensor(*plan_moe(request), "full_rotation_output")->shape.elements() == 100 * 16'384);
-  request.capacity.max_tokens = 64;
-  CHECK(find_tensor(*plan_moe(request), "full_rotation_output")->shape.elements() == 64 * 6144);
+  for (i64 tokens : {1, 64, 100}) {
+    MoeRequest request = glm(256, tokens);
+    CHECK(find_tensor(*plan_moe(request), "full_rotation_output")->shape.elements() == tokens * 6144);
+    request.weights.intermediate_size = 2048;
+    CHECK(find_tensor(*plan_moe(request), "full_rotation_output")->shape.elements() == tokens * 16'384);
+  }
 }
 
 TEST_CASE("a lean slice has one block of columns at least and the hidden size at most") {
   CHECK(find_tensor(*plan_moe(glm(256, 1)), "expert_rows")->shape.elements() == 8 * 6144);
   CHECK(find_tensor(*plan_moe(glm(256, 1 << 20)), "expert_rows")->shape.elements() == (i64{8} << 20) * 128);
+  // 64 tokens of 24 experts: 1,536 routes of 16 blocks fill the room of a decode plan.
+  MoeRequest request = glm(256, 64);
+  request.capacity.top_k = 24;
+  CHECK(find_tensor(*plan_moe(request), "expert_rows")->shape.elements() == 1536 * 16 * 128);
 }
 
 TEST_CASE("a lean plan counts the router's experts, and ignores a pin") {
