@@ -170,8 +170,9 @@ void add_kernel(const WantedKernel& wanted, const std::vector<WantedKernel>& all
   const i64 shared = resources.static_shared_bytes + shared_bytes_of(wanted.variant);
   const i64 spills = resources.spill_store_bytes + resources.spill_load_bytes;
   const bool has_room = shared <= target.shared.bytes;
-  const i64 blocks =
-      has_room ? resident_blocks(*target.architecture, resources.registers, row.threads, shared) : 0;
+  const i64 blocks = has_room ? resident_blocks(*target.architecture, resources.registers,
+                                                threads_of(wanted.variant), shared)
+                              : 0;
   built.most_shared = max_of(built.most_shared, shared);
   if (result->is_from_cache) ++built.from_cache;
   if (spills > 0) {
@@ -188,15 +189,15 @@ void add_kernel(const WantedKernel& wanted, const std::vector<WantedKernel>& all
     ++built.unfit;
     report.findings.push_back(
         finding_of("not-resident",
-                   concat("no block of kernel ", name, " fits a multiprocessor: ", row.threads,
+                   concat("no block of kernel ", name, " fits a multiprocessor: ", threads_of(wanted.variant),
                           " threads of ", resources.registers, " registers"),
                    "fewer registers or threads"));
   }
   // Blocks that wait for each other have to be resident together.
   const bool has_limit = row.has_grid_barrier && target.sm_count;
   report.tables[0].rows.push_back(
-      {{std::string(target.architecture->name), std::string(row.name), join(wanted.plans, ", "), row.threads,
-        resources.registers, spills, shared, target.shared.bytes, blocks,
+      {{std::string(target.architecture->name), std::string(row.name), join(wanted.plans, ", "),
+        threads_of(wanted.variant), resources.registers, spills, shared, target.shared.bytes, blocks,
         has_limit ? Cell(blocks * *target.sm_count) : Cell(),
         defines_text(wanted.variant, [](std::size_t) { return true; }), defines_in_short(wanted.variant, all),
         static_cast<i64>(result->kernel.cubin.size()), sha256_hex(result->kernel.cubin),

@@ -29,9 +29,7 @@ inline unsigned weights_of(unsigned state0, unsigned state1) {
     const unsigned sum1 = ptx::dot_bytes(state1 * 0x83DCD12Du, 0x01010101u, 0x6400u);
     return ptx::fma_halves(sum0 | sum1 << 16, 0x1EEE1EEEu, 0xC931C931u);
   } else {
-    const unsigned summands0 = summands_of<Book>(state0), summands1 = summands_of<Book>(state1);
-    return ptx::add_halves(ptx::permute_bytes(summands0, summands1, 0x5410),
-                           ptx::permute_bytes(summands0, summands1, 0x7632));
+    return ptx::sums_of_halves(summands_of<Book>(state0), summands_of<Book>(state1));
   }
 }
 

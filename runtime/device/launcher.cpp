@@ -67,7 +67,7 @@ Result<ReadyKernel> Launcher::load(const KernelVariant& variant, const CompiledK
   const KernelRow& row = row_of(variant.kernel);
   return load({.name = row.name,
                .cubin = compiled.cubin,
-               .threads = row.threads,
+               .threads = threads_of(variant),
                .shared_bytes = shared_bytes_of(variant),
                .has_grid_barrier = row.has_grid_barrier,
                .overlaps_last = row.overlaps_last && architecture().overlaps_launches,

@@ -27,7 +27,7 @@ std::vector<std::string> options_of(const KernelVariant& variant, const Architec
                                       "--std=c++20",
                                       "--device-as-default-execution-space",
                                       "--ptxas-options=--verbose",
-                                      concat("-DTHREADS=", row.threads),
+                                      concat("-DTHREADS=", threads_of(variant)),
                                       concat("-DSHARED_BYTES=", shared_bytes_of(variant))};
   for (std::size_t i = 0; i < row.defines.size(); ++i)
     options.push_back(concat("-D", row.defines[i], "=", variant.values[i]));

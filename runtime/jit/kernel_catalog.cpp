@@ -68,12 +68,14 @@ std::vector<KernelVariant> top_k_sum_variants() {
   return variants;
 }
 
-constexpr std::string_view kLeanPrefillFc1Defines[] = {"BITS", "CODEBOOK", "INPUT_BF16"};
+constexpr std::string_view kLeanPrefillFc1Defines[] = {"BITS", "GROUPS", "CODEBOOK", "INPUT_BF16"};
 std::vector<KernelVariant> lean_prefill_fc1_variants() {
   std::vector<KernelVariant> variants;
   for (i64 bits = kFewestTrellisBits; bits <= kMostTrellisBits; ++bits) {
-    for (bool is_bfloat16 : {false, true})
-      variants.push_back(lean_prefill_fc1_variant(bits, Codebook::mcg, is_bfloat16));
+    for (i64 groups : {kLeanPrefillFewGroups, kLeanPrefillGroups}) {
+      for (bool is_bfloat16 : {false, true})
+        variants.push_back(lean_prefill_fc1_variant(bits, groups, Codebook::mcg, is_bfloat16));
+    }
   }
   return variants;
 }
@@ -107,10 +109,6 @@ std::vector<KernelVariant> lean_decode_fc2_variants() {
     }
   }
   return variants;
-}
-
-i64 lean_prefill_shared_bytes(const KernelVariant& variant) {
-  return lean_prefill_shared(variant.values[0]).bytes;
 }
 
 constexpr std::string_view kFusedPackedDefines[] = {"BLOCK", "TILE_K", "TILE_N", "STAGES", "IO_BF16"};
@@ -193,15 +191,23 @@ constexpr KernelRow kKernels[] = {
      .name = "lean_prefill_fc1",
      .source = "kernels/moe/lean_prefill_fc1.cu",
      .defines = kLeanPrefillFc1Defines,
-     .threads = kLeanPrefillThreads,
-     .shared_bytes = lean_prefill_shared_bytes,
-     .variants = lean_prefill_fc1_variants},
+     .shared_bytes =
+         [](const KernelVariant& variant) {
+           const auto [bits, groups] = std::pair(variant.values[0], variant.values[1]);
+           return lean_prefill_shared(lean_prefill_fc1_tile(groups), bits).bytes;
+         },
+     .variants = lean_prefill_fc1_variants,
+     .threads_of =
+         [](const KernelVariant& variant) { return lean_prefill_fc1_tile(variant.values[1]).threads(); }},
     {.id = KernelId::lean_prefill_fc2,
      .name = "lean_prefill_fc2",
      .source = "kernels/moe/lean_prefill_fc2.cu",
      .defines = kLeanPrefillFc2Defines,
-     .threads = kLeanPrefillThreads,
-     .shared_bytes = lean_prefill_shared_bytes,
+     .threads = lean_prefill_fc2_tile(kFewestTrellisBits).threads(),  // of all bits
+     .shared_bytes =
+         [](const KernelVariant& variant) {
+           return lean_prefill_shared(lean_prefill_fc2_tile(variant.values[0]), variant.values[0]).bytes;
+         },
      .variants = lean_prefill_fc2_variants},
     {.id = KernelId::lean_decode_fc1,
      .name = "lean_decode_fc1",
@@ -342,8 +348,8 @@ KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_
 
 KernelVariant top_k_sum_variant(i64 id_bytes) { return {KernelId::top_k_sum, {id_bytes}}; }
 
-KernelVariant lean_prefill_fc1_variant(i64 bits, Codebook codebook, bool is_bfloat16) {
-  return {KernelId::lean_prefill_fc1, {bits, static_cast<i64>(codebook), is_bfloat16}};
+KernelVariant lean_prefill_fc1_variant(i64 bits, i64 groups, Codebook codebook, bool is_bfloat16) {
+  return {KernelId::lean_prefill_fc1, {bits, groups, static_cast<i64>(codebook), is_bfloat16}};
 }
 
 KernelVariant lean_prefill_fc2_variant(i64 bits, Codebook codebook) {
@@ -378,6 +384,11 @@ KernelVariant indexer_score_variant(const ScoreTile& tile) {
 ScoreTile score_tile_of(const KernelVariant& variant) {
   const auto& v = variant.values;
   return {v[0], v[1]};
+}
+
+i64 threads_of(const KernelVariant& variant) {
+  const KernelRow& row = row_of(variant.kernel);
+  return row.threads_of ? row.threads_of(variant) : row.threads;
 }
 
 i64 shared_bytes_of(const KernelVariant& variant) {

@@ -61,6 +61,7 @@ struct KernelRow {
   bool has_grid_barrier;                      // launched cooperatively: all blocks have to be resident
   bool overlaps_last;                         // may start before the launch before it ends, and waits itself
   std::vector<KernelVariant> (*variants)();   // that plans can ask for
+  i64 (*threads_of)(const KernelVariant&);    // where variants differ in them; null: threads
 };
 
 std::span<const KernelRow> kernel_catalog();
@@ -97,7 +98,7 @@ KernelVariant fused_trellis_variant(const TrellisTile& tile, Codebook codebook, 
 TrellisTile trellis_tile_of(const KernelVariant& variant);
 KernelVariant fused_trellis_narrow_variant(i64 bits, Codebook codebook, bool is_bfloat16);
 KernelVariant top_k_sum_variant(i64 id_bytes);
-KernelVariant lean_prefill_fc1_variant(i64 bits, Codebook codebook, bool is_bfloat16);
+KernelVariant lean_prefill_fc1_variant(i64 bits, i64 groups, Codebook codebook, bool is_bfloat16);
 KernelVariant lean_prefill_fc2_variant(i64 bits, Codebook codebook);
 KernelVariant lean_decode_fc1_variant(i64 bits, Codebook codebook, bool is_bfloat16);
 // `side`: tiles side by side that a warp multiplies, 1 to kLeanMostSide.
@@ -108,6 +109,7 @@ KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);
 KernelVariant indexer_score_variant(const ScoreTile& tile);
 ScoreTile score_tile_of(const KernelVariant& variant);
 
+i64 threads_of(const KernelVariant& variant);
 i64 shared_bytes_of(const KernelVariant& variant);
 // "route_pack BLOCK=8 ID_BYTES=4": names a variant in tables and errors.
 std::string text_of(const KernelVariant& variant);

@@ -10,6 +10,14 @@ namespace {
 
 enum Ticket { kFc1Ticket, kFc2Ticket };
 
+// Groups of rows that a block of threads multiplies at a time. Where experts have few rows a full block's
+// registers are better spent on more warps, which decode while others wait. A row's sums are the
+// same either way.
+i64 groups_of(const LeanPlan& plan, i64 tokens) {
+  const i64 few_rows = 16 * kLeanPrefillFewGroups;
+  return 4 * tokens * plan.top_k <= 3 * few_rows * plan.experts ? kLeanPrefillFewGroups : kLeanPrefillGroups;
+}
+
 KernelLaunch<RoutePackArguments> pack_launch(const LeanPlan& plan, i64 routes, const LeanTensors& tensors,
                                              const TrellisInputs& inputs) {
   const i64 experts = plan.runtime(inputs.expert_map != nullptr).experts;
@@ -30,11 +38,18 @@ KernelLaunch<RoutePackArguments> pack_launch(const LeanPlan& plan, i64 routes, c
                         .blocks = ceil_div(slots, kLeanBlock)}};
 }
 
+// Columns whose rows fit expert_rows: of few routes more than the plan's.
+i64 slice_columns_of(const LeanPlan& plan, i64 tokens) {
+  const i64 columns = plan.slice_columns * plan.capacity / max_of(tokens, 1);
+  return min_of(plan.hidden, columns / kHadamardBlock * kHadamardBlock);
+}
+
 LeanPrefillSlice slice_launches(const LeanPlan& plan, i64 tokens, i64 column, const LeanTensors& tensors,
                                 const TrellisWeights& weights, const TrellisInputs& inputs) {
-  const i64 columns = min_of(plan.slice_columns, plan.hidden - column);
+  const i64 slice_columns = slice_columns_of(plan, tokens);
+  const i64 columns = min_of(slice_columns, plan.hidden - column);
   return {.fc2 = {.variant = lean_prefill_fc2_variant(plan.bits, plan.codebook),
-                  .grid = plan.multiprocessors,
+                  .grid = plan.multiprocessors * lean_prefill_fc2_tile(plan.bits).blocks_per_sm,
                   .arguments = {.activated = tensors.activated,
                                 .w2 = weights.w2 + column / 16 * trellis_tile_bytes(plan.bits),
                                 .packed_route_indices = tensors.packed_route_indices,
@@ -47,17 +62,20 @@ LeanPrefillSlice slice_launches(const LeanPlan& plan, i64 tokens, i64 column, co
                                 .intermediate = plan.intermediate,
                                 .experts = plan.experts,
                                 .columns = columns,
-                                .row_pitch = plan.slice_columns}},
-          .sum = sum_launch(plan, {column, columns, plan.slice_columns}, lean_routing(plan, tokens, inputs),
+                                .row_pitch = slice_columns}},
+          .sum = sum_launch(plan, {column, columns, slice_columns}, lean_routing(plan, tokens, inputs),
                             tensors, weights, inputs)};
 }
 
 }  // namespace
 
 std::vector<KernelVariant> lean_prefill_variants(const LeanPlan& plan) {
-  std::vector<KernelVariant> variants{lean_prefill_fc1_variant(plan.bits, plan.codebook, plan.is_bfloat16),
-                                      kLeanActivate, lean_prefill_fc2_variant(plan.bits, plan.codebook),
+  std::vector<KernelVariant> variants{kLeanActivate, lean_prefill_fc2_variant(plan.bits, plan.codebook),
                                       kLeanSum};
+  for (i64 groups : {kLeanPrefillFewGroups, kLeanPrefillGroups}) {
+    if (groups > groups_of(plan, plan.capacity)) continue;
+    variants.push_back(lean_prefill_fc1_variant(plan.bits, groups, plan.codebook, plan.is_bfloat16));
+  }
   for (i64 id_bytes : {4, 8}) variants.push_back(route_pack_variant(kLeanBlock, id_bytes));
   return variants;
 }
@@ -72,7 +90,8 @@ LeanPrefillLaunches lean_prefill_launches(const LeanPlan& plan, i64 tokens, cons
 
   LeanPrefillLaunches launches;
   launches.route_pack = pack_launch(plan, routes, tensors, inputs);
-  launches.fc1 = {.variant = lean_prefill_fc1_variant(plan.bits, plan.codebook, plan.is_bfloat16),
+  const i64 groups = groups_of(plan, tokens);
+  launches.fc1 = {.variant = lean_prefill_fc1_variant(plan.bits, groups, plan.codebook, plan.is_bfloat16),
                   .grid = plan.multiprocessors,
                   .arguments = {.x = inputs.x,
                                 .w13 = weights.w13,
@@ -92,7 +111,8 @@ LeanPrefillLaunches lean_prefill_launches(const LeanPlan& plan, i64 tokens, cons
                                 .up_suh_stride = stride(weights.shares_up_suh)}};
   const LeanRouting routing = lean_routing(plan, tokens, inputs);
   launches.activate = activate_launch(plan, routing, tensors, weights);
-  for (i64 column = 0; column < plan.hidden; column += plan.slice_columns)
+  const i64 slice_columns = slice_columns_of(plan, tokens);
+  for (i64 column = 0; column < plan.hidden; column += slice_columns)
     launches.slices.push_back(slice_launches(plan, tokens, column, tensors, weights, inputs));
   return launches;
 }

@@ -8,9 +8,10 @@ using namespace moeplan::test;
 namespace {
 
 // Routes to one expert fill blocks and leave one that is not full. Slices and tiles of 256 columns end in one
-// of 128. The second one's router knows experts of other ranks: its launches have a map.
+// of 128. FC1's K is longer than a warp's ring of weights, and so is the second one's of FC2, whose router
+// knows experts of other ranks: its launches have a map.
 constexpr LeanShape kOwnExperts{{"", 640, 256, 8, 3, 130, 8, false}, 256};
-constexpr LeanShape kMappedExperts{{"", 256, 384, 5, 4, 72, 16, true}, 128};
+constexpr LeanShape kMappedExperts{{"", 256, 640, 5, 4, 72, 16, true}, 128};
 
 void check_shape(const LeanShape& shape, i64 bits, bool is_bfloat16) {
   const LayerShape& s = shape.layer;
