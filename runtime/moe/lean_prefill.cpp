@@ -72,8 +72,10 @@ LeanPrefillSlice slice_launches(const LeanPlan& plan, i64 tokens, i64 column, co
 std::vector<KernelVariant> lean_prefill_variants(const LeanPlan& plan) {
   std::vector<KernelVariant> variants{kLeanActivate, lean_prefill_fc2_variant(plan.bits, plan.codebook),
                                       kLeanSum};
-  for (i64 groups : {kLeanPrefillFewGroups, kLeanPrefillGroups})
+  for (i64 groups : {kLeanPrefillFewGroups, kLeanPrefillGroups}) {
+    if (groups > groups_of(plan, plan.capacity)) continue;
     variants.push_back(lean_prefill_fc1_variant(plan.bits, groups, plan.codebook, plan.is_bfloat16));
+  }
   for (i64 id_bytes : {4, 8}) variants.push_back(route_pack_variant(kLeanBlock, id_bytes));
   return variants;
 }

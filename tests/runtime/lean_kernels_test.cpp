@@ -7,6 +7,7 @@
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
 #include "planner/moe/lean_decode_geometry.hpp"
+#include "planner/moe/lean_prefill_geometry.hpp"
 #include "tests/catch.hpp"
 #include "tests/support.hpp"
 
@@ -99,7 +100,7 @@ void check_slices(const Planned& planned, i64 tokens, const Slices& slices) {
   for (const auto& slice : slices) {
     const auto& fc2 = slice.fc2.arguments;
     const LeanSumArguments& sum = slice.sum.arguments;
-    CHECK(slice.fc2.grid == 188);
+    CHECK(slice.fc2.grid == 188 * (plan.is_decode() ? 1 : lean_prefill_fc2_tile(plan.bits).blocks_per_sm));
     CHECK(fc2.activated == lean_tensors(planned.layout, kArena).activated);
     CHECK(lies_in(planned.layout, "intermediate_cache2", fc2.activated, routes * plan.intermediate));
     CHECK(fc2.w2 == kWeights.w2 + column / 16 * (32 * plan.bits));
@@ -199,17 +200,22 @@ TEST_CASE("a lean decode launch: gate and up, the activation, then the rows and 
   CHECK(lean_row_pitch(launches_of(planned, 10)) == 16'384);
 }
 
-TEST_CASE("a lean prefill launch packs routes first, and its slices are the plan's at any live count") {
+TEST_CASE("a lean prefill launch packs routes first, and its slices are as wide as there is room") {
   const Planned planned = planned_of(160, 6144, 512, 8, 3072);
-  std::vector<std::string> expected = {concat("route_pack BLOCK=", kLeanBlock, " ID_BYTES=4"),
-                                       "lean_prefill_fc1 BITS=3 CODEBOOK=1 INPUT_BF16=0", "lean_activate"};
-  for (int slice = 0; slice < 12; ++slice) {
-    expected.emplace_back("lean_prefill_fc2 BITS=3 CODEBOOK=1");
-    expected.emplace_back("lean_sum");
-  }
-  for (i64 tokens : {1, 3072}) {
+  // Of 3,072 tokens four blocks of 128 columns, of 1,000 twelve, of 256 all 48.
+  for (const auto& [tokens, slices] : {std::pair<i64, i64>{3072, 12}, {1000, 4}, {256, 1}, {1, 1}}) {
+    std::vector<std::string> expected = {
+        concat("route_pack BLOCK=", kLeanBlock, " ID_BYTES=4"),
+        text_of(lean_prefill_fc1_variant(3, tokens >= 1000 ? kLeanPrefillGroups : kLeanPrefillFewGroups,
+                                         Codebook::mcg, false)),
+        "lean_activate"};
+    for (i64 slice = 0; slice < slices; ++slice) {
+      expected.emplace_back("lean_prefill_fc2 BITS=3 CODEBOOK=1");
+      expected.emplace_back("lean_sum");
+    }
+    INFO(tokens << " tokens");
     CHECK(texts_of(launched(launches_of(planned, tokens))) == expected);
-    CHECK(lean_row_pitch(launches_of(planned, tokens)) == 512);
+    CHECK(lean_row_pitch(launches_of(planned, tokens)) == ceil_div(48, slices) * 128);
   }
 }
 
@@ -325,7 +331,7 @@ TEST_CASE("bits, input type and intermediate size of a lean plan are those of it
         CHECK(has(lean_decode_fc1_variant(bits, Codebook::mcg, true)));
         CHECK(has(lean_decode_fc2_variant(bits, Codebook::mcg, 384, 2)));
       } else {
-        CHECK(has(lean_prefill_fc1_variant(bits, Codebook::mcg, true)));
+        CHECK(has(lean_prefill_fc1_variant(bits, kLeanPrefillFewGroups, Codebook::mcg, true)));
         CHECK(has(lean_prefill_fc2_variant(bits, Codebook::mcg)));
       }
     }
