@@ -11,16 +11,20 @@
 namespace moeplan {
 
 // A state's two halves, each +-(1 + f) * 2^e with e in -3..0: the weight is their sum.
-template <Codebook Book>
+template <int Bits, Codebook Book>
 inline unsigned summands_of(unsigned state) {
   static_assert(Book != Codebook::mul1, "its weights are no sums of two halves");
   constexpr unsigned kFactor = Book == Codebook::mcg ? 0xCBAC1FEDu : 89226354u;
   constexpr unsigned kAddend = Book == Codebook::mcg ? 0u : 64248484u;
-  return ptx::masked_and_flipped(state * kFactor + kAddend, 0x8FFF8FFFu, 0x3B603B60u);
+  constexpr unsigned kMask = 0x8FFF8FFFu, kFlip = 0x3B603B60u;
+  const unsigned value = state * kFactor + kAddend;
+  // One instruction takes a register for the flip, which these leave large blocks no room for.
+  if constexpr (Bits > 4 || Book == Codebook::three_instructions) return (value & kMask) ^ kFlip;
+  return ptx::masked_and_flipped(value, kMask, kFlip);
 }
 
 // Two states to two weights.
-template <Codebook Book>
+template <int Bits, Codebook Book>
 inline unsigned weights_of(unsigned state0, unsigned state1) {
   if constexpr (Book == Codebook::mul1) {
     // 0x6400 is 1024 in half precision, where a step is 1: adding the bytes' sum to the bits adds it to the
@@ -29,7 +33,7 @@ inline unsigned weights_of(unsigned state0, unsigned state1) {
     const unsigned sum1 = ptx::dot_bytes(state1 * 0x83DCD12Du, 0x01010101u, 0x6400u);
     return ptx::fma_halves(sum0 | sum1 << 16, 0x1EEE1EEEu, 0xC931C931u);
   } else {
-    return ptx::sums_of_halves(summands_of<Book>(state0), summands_of<Book>(state1));
+    return ptx::sums_of_halves(summands_of<Bits, Book>(state0), summands_of<Bits, Book>(state1));
   }
 }
 
@@ -81,10 +85,10 @@ template <int Bits, Codebook Book>
 inline void decode_tile(unsigned (&a)[4], const unsigned* words, int lane, const StateFactors& factors) {
   unsigned s[8];
   states_of<Bits>(s, words, lane, factors);
-  a[0] = weights_of<Book>(s[0], s[1]);
-  a[1] = weights_of<Book>(s[4], s[5]);
-  a[2] = weights_of<Book>(s[2], s[3]);
-  a[3] = weights_of<Book>(s[6], s[7]);
+  a[0] = weights_of<Bits, Book>(s[0], s[1]);
+  a[1] = weights_of<Bits, Book>(s[4], s[5]);
+  a[2] = weights_of<Bits, Book>(s[2], s[3]);
+  a[3] = weights_of<Bits, Book>(s[6], s[7]);
 }
 
 // Rows of x, twice each: what a weight's two summands are multiplied by when they are two elements of K.
@@ -103,10 +107,10 @@ inline void multiply_tile(float (&sums)[4], const unsigned* words, const Doubled
                           const StateFactors& factors) {
   unsigned s[8];
   states_of<Bits>(s, words, lane, factors);
-  const unsigned even[4] = {summands_of<Book>(s[0]), summands_of<Book>(s[4]), summands_of<Book>(s[2]),
-                            summands_of<Book>(s[6])};
-  const unsigned odd[4] = {summands_of<Book>(s[1]), summands_of<Book>(s[5]), summands_of<Book>(s[3]),
-                           summands_of<Book>(s[7])};
+  const unsigned even[4] = {summands_of<Bits, Book>(s[0]), summands_of<Bits, Book>(s[4]),
+                            summands_of<Bits, Book>(s[2]), summands_of<Bits, Book>(s[6])};
+  const unsigned odd[4] = {summands_of<Bits, Book>(s[1]), summands_of<Bits, Book>(s[5]),
+                           summands_of<Bits, Book>(s[3]), summands_of<Bits, Book>(s[7])};
   ptx::multiply_add(sums, even, x.even0, x.even8);
   ptx::multiply_add(sums, odd, x.odd0, x.odd8);
 }

@@ -36,7 +36,8 @@ void check_architecture(const char* name) {
     CHECK(resources.spill_load_bytes == 0);
     CHECK(resources.stack_bytes == 0);  // an array that is indexed at run time lies in memory
     CHECK(shared <= kSharedLimit);
-    CHECK(resident_blocks(*find_architecture(name), resources.registers, row.threads, shared) >= 1);
+    CHECK(resident_blocks(*find_architecture(name), resources.registers, threads_of(variants[i]), shared) >=
+          1);
     if (row.has_grid_barrier) CHECK(resources.registers <= kRegistersOfGridBarriers);
   }
 }
