@@ -93,6 +93,9 @@ class MoeConfig {
       config.executors_.push_back(std::move(*plans));
     }
     if (!asked.capacities.empty()) {
+      if (!options.plan.empty())
+        return Error{ErrorCode::invalid_value, "", "--plan chooses one of the config's plans, and --capacity plans others",
+                     "leave one of them out"};
       if (const Status checked = config.check_capacities(); !checked) return checked.error();
     }
     return config;
@@ -150,8 +153,18 @@ class MoeConfig {
     return same_layer(std::move(paired));
   }
 
-  // Of the first executor: what of the config is not timed.
-  const std::vector<Finding>& left_out() const { return executors_.front().left_out(); }
+  // What of the config is not timed, and by which executor.
+  std::vector<Finding> left_out() const {
+    std::vector<Finding> all;
+    for (const ExecutorPlans& plans : executors_) {
+      for (Finding finding : plans.left_out()) {
+        if (executors_.size() > 1)
+          finding.message = concat("executor ", plans.executor().name, ": ", finding.message);
+        all.push_back(std::move(finding));
+      }
+    }
+    return all;
+  }
 
   std::optional<i64> gained_tokens(i64 bytes) const {
     const auto cache = stated_kv_cache(*deployment_);
@@ -224,18 +237,18 @@ class BenchMoeRun {
     if (options_.configs.paths.front() != "-")
       digest_ = Digest{options_.configs.paths.front(), sha256_hex(planned.config->text)};
     const Deployment& deployment = planned.config->deployment;
+    const std::vector<Finding> left_out = config->left_out();
     const BenchSubject subject{.name = deployment.name,
                                .contract = MoeConfig::contracts_of(all),
                                .text = subject_of(deployment),
-                               .rest = config->left_out().empty()
-                                           ? ""
-                                           : concat(" · not timed: ", config->left_out().size(),
-                                                    config->left_out().size() == 1 ? " plan" : " plans")};
+                               .rest = left_out.empty() ? ""
+                                                        : concat(" · not timed: ", left_out.size(),
+                                                                 left_out.size() == 1 ? " plan" : " plans")};
     if (!machine_) machine_.emplace(open_machine(open_moe_bench));
     if (!*machine_) {
       const Error& error = machine_->error();
       if (options_.if_available && is_unavailable(error))
-        return skipped_bench_moe_report(subject, config->left_out(), error);
+        return skipped_bench_moe_report(subject, left_out, error);
       return error;
     }
     return timed(*config, subject);

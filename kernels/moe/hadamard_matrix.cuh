@@ -5,28 +5,15 @@
 #pragma once
 
 #include "kernels/moe/hadamard.cuh"
+#include "kernels/moe/hadamard_operand.cuh"
 #include "kernels/moe/instructions.cuh"
 #include "kernels/moe/lean_decode_blocks.cuh"
 
 namespace moeplan {
 
-// The transform leaves 1/16 of the sums, which is exact; what 1 / sqrt 128 has beyond that multiplies the
-// products' sums.
-constexpr float kRotationRest = 1.4142135623730951f;
-
-// Sixteenths of the matrix's elements. With g = lane / 4 and t = lane % 4. Of the matrix, bits of a column: e0, then e4 and e5 of lane t, then e1;
-// of a row: e1, e4 and e5 of lane g, then e0.
-struct HadamardMatrix {
-  unsigned a[4];
-};
-inline HadamardMatrix hadamard_matrix() {
-  const int g = lane_id() / 4, t = lane_id() % 4;
-  const unsigned of_lane = ptx::population(static_cast<unsigned>(g >> 1 & t)) & 1, of_e1 = g & 1;
-  constexpr unsigned kSixteenths = 0x2C002C00u, kSigns = 0x80008000u, kSecondSign = 0x80000000u;
-  const unsigned plain = kSixteenths ^ (of_lane ? kSigns : 0), with_e1 = plain ^ (of_e1 ? kSigns : 0);
-  return {plain, plain ^ kSecondSign, with_e1, with_e1 ^ kSecondSign};
-}
-
+// With g = lane / 4 and t = lane % 4. Columns of the operand stand for e0, e1, e4 and e5 (those of t), its
+// rows for e0, e1, e4 and e5 (those of g).
+//
 // Of row g the elements 16 t + 8 e3 + 64 e6 to 7 behind, eight halves for each pair of e3 and e6.
 struct HadamardRows {
   unsigned pairs[2][2][4];  // [e6][e3][e1 + 2 e2]
@@ -55,7 +42,7 @@ inline HadamardRows scaled_rows(const HalfBits* x, const HalfBits* suh, bool is_
 }
 
 // H rows / 16, rounded, into the row units of eight tiles.
-inline void store_rotated(const HadamardRows& rows, const HadamardMatrix& matrix, unsigned char* to,
+inline void store_rotated(const HadamardRows& rows, const unsigned (&matrix)[4], unsigned char* to,
                           int first_tile) {
   float v[2][2][2][4] = {};  // [e6][e3][e2], as the matrix product leaves them: [e0][row % 2]
 #pragma unroll
@@ -64,8 +51,7 @@ inline void store_rotated(const HadamardRows& rows, const HadamardMatrix& matrix
     for (int e3 = 0; e3 < 2; ++e3) {
 #pragma unroll
       for (int e2 = 0; e2 < 2; ++e2)
-        ptx::multiply_add(v[e6][e3][e2], matrix.a, rows.pairs[e6][e3][2 * e2],
-                          rows.pairs[e6][e3][2 * e2 + 1]);
+        ptx::multiply_add(v[e6][e3][e2], matrix, rows.pairs[e6][e3][2 * e2], rows.pairs[e6][e3][2 * e2 + 1]);
     }
   }
 #pragma unroll
@@ -92,9 +78,7 @@ inline void store_rotated(const HadamardRows& rows, const HadamardMatrix& matrix
     }
   }
   const int g = lane_id() / 4, t = lane_id() % 4;
-  const auto twice = [](float value) {
-    return ptx::halves_of(value, value);
-  };
+  const auto twice = [](float value) { return ptx::halves_of(value, value); };
 #pragma unroll
   for (int e6 = 0; e6 < 2; ++e6) {
 #pragma unroll

@@ -6,19 +6,19 @@
 
 namespace moeplan::ptx {
 
-// The same among `Threads` threads, which meet at barrier 1 to 15.
+// Waits at named barrier 1 to 15 for `Threads` threads; what they wrote before is seen behind it.
 template <int Threads>
-inline void meet(int barrier) {
+inline void barrier_sync(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(Threads) : "memory");
 }
-// Counts as one of those who meet, without waiting for them.
+// Counts as one of those threads, without waiting for them.
 template <int Threads>
-inline void announce(int barrier) {
+inline void barrier_arrive(int barrier) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(Threads) : "memory");
 }
 
 // A barrier in shared memory whose phases end when `count` have arrived.
-inline void start_barrier(u64* barrier, int count) {
+inline void mbarrier_init(u64* barrier, int count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
 inline void arrive(u64* barrier) {

@@ -27,7 +27,6 @@ struct LeanDecodeFc2Arguments {
   const unsigned char* w2;  // the slice's first tile
   HalfBits* expert_rows;    // the slice's columns, a row a route
   i64 hidden;
-  i64 intermediate;
   i64 columns;    // of the slice, whole blocks of 128
   i64 row_pitch;  // of expert_rows, halves
   StateFactors state_factors;

@@ -30,9 +30,9 @@ constexpr int kSlotMask = (1 << kBlockShift) - 1;
 // Notes the blocks of an expert. `before`: slots and blocks of those before it.
 inline void add_blocks(const LeanTables& tables, int before, int expert, int count) {
   auto* blocks = reinterpret_cast<unsigned*>(ptx::dynamic_shared() + tables.blocks) + (before >> kBlockShift);
-  for (int row = 0; row < count; row += kLeanRows)
-    blocks[row / kLeanRows] =
-        packed({expert, (before & kSlotMask) + row, static_cast<int>(min_of(kLeanRows, count - row))});
+  for (int row = 0; row < count; row += kLeanDecodeBlock)
+    blocks[row / kLeanDecodeBlock] =
+        packed({expert, (before & kSlotMask) + row, static_cast<int>(min_of(kLeanDecodeBlock, count - row))});
 }
 
 // As sort_routes, of at most 32 routes, a lane of the first warp each.
@@ -44,7 +44,7 @@ inline void sort_few_routes(const LeanRouting& routing, const LeanTables& tables
     const unsigned peers = ptx::match_any(expert), lower = peers & ((1u << lane) - 1);
     const int count = ptx::population(peers);
     const bool is_first = expert >= 0 && lower == 0;
-    const int own = is_first ? count | static_cast<int>(ceil_div(count, kLeanRows)) << kBlockShift : 0;
+    const int own = is_first ? count | static_cast<int>(ceil_div(count, kLeanDecodeBlock)) << kBlockShift : 0;
     int through = own;
     for (int distance = 1; distance < 32; distance *= 2) {
       const int other = ptx::shuffle_up(through, distance);
@@ -92,7 +92,7 @@ inline int sort_routes(const LeanRouting& routing, const LeanTables& tables, int
     const int end = static_cast<int>(min_of(begin + share, routing.experts));
     int sum = 0;
     for (int expert = begin; expert < end; ++expert)
-      sum += counts[expert] | static_cast<int>(ceil_div(counts[expert], kLeanRows)) << kBlockShift;
+      sum += counts[expert] | static_cast<int>(ceil_div(counts[expert], kLeanDecodeBlock)) << kBlockShift;
     int through = sum;
     for (int distance = 1; distance < 32; distance *= 2) {
       const int other = ptx::shuffle_up(through, distance);
@@ -104,7 +104,7 @@ inline int sort_routes(const LeanRouting& routing, const LeanTables& tables, int
       const int count = counts[expert];
       add_blocks(tables, before, expert, count);
       counts[expert] = (before & kSlotMask) | count << kBlockShift;
-      before += count | static_cast<int>(ceil_div(count, kLeanRows)) << kBlockShift;
+      before += count | static_cast<int>(ceil_div(count, kLeanDecodeBlock)) << kBlockShift;
     }
   }
   ptx::block_sync();
@@ -122,7 +122,7 @@ inline int sort_routes(const LeanRouting& routing, const LeanTables& tables, int
     const int route = i * Threads + thread_id();
     const int share = experts[i] >= 0 ? counts[experts[i]] : 0, count = share >> kBlockShift;
     ranks[i] = -1;
-    if (count <= kLeanRows) continue;
+    if (count <= kLeanDecodeBlock) continue;
     ranks[i] = share & kSlotMask;
 #pragma unroll 1
     for (int other = 0; other < count; ++other) ranks[i] += slots[(share & kSlotMask) + other] < route;
@@ -168,8 +168,8 @@ inline RowUnit* row_unit(unsigned char* rows, int tile, int row, int quad) {
 inline unsigned own_unit(unsigned rows, int tile) {
   return rows + static_cast<unsigned>(tile * kLeanRowTileBytes + swizzled_unit(lane_id(), tile) * 16);
 }
-// The lane's unit `behind` tiles behind that of a tile whose number is a multiple of a power of two, 8 at
-// most, above `behind`: so much is known of it that a single instruction finds it.
+// The lane's unit `behind` tiles behind that of a tile whose number is a multiple of 4, or of 2 with `behind`
+// below 2: (tile + behind) % 8 is tile % 8 ^ behind, so that one instruction finds it.
 inline DoubledRows rows_behind(unsigned own, int behind) {
   const RowUnit unit = *reinterpret_cast<const RowUnit*>(
       ptx::shared_pointer(own ^ static_cast<unsigned>(16 * behind)) + behind * kLeanRowTileBytes);

@@ -5,9 +5,9 @@
 //
 // Work is dealt out in strips of columns of one projection of a block of 8 routes. Four warps rotate the
 // block's rows, a chunk of K ahead; sixteen stream the strip's tiles through rings of their own and multiply:
-// eight warps have a half of the columns each, and of every chunk each of the eight has the same 64 of K.
-// Their sums are added in a fixed order, so that a row's bytes depend on nothing but its own token and
-// expert.
+// eight warps have a half of the columns each, and each of the eight has 64 of every chunk's 512 of K, those
+// at its own place. Their sums are added in a fixed order, so that a row's bytes depend on nothing but its
+// own token and expert.
 #include "kernels/moe/hadamard_matrix.cuh"
 #include "kernels/moe/lean_decode_blocks.cuh"
 #include "kernels/moe/lean_decode_ring.cuh"
@@ -25,6 +25,7 @@ constexpr int kUnitColumns = 64;  // work is dealt out in strips of one or two u
 constexpr int kSlots = 8;         // warps that share columns, each with its own part of every chunk
 constexpr int kChunkTiles = kLeanChunk / 16;
 constexpr int kSlotTiles = kChunkTiles / kSlots;
+static_assert(2 * kSlots == kLeanStreams);
 constexpr int kChunkBytes = kChunkTiles * kLeanRowTileBytes;
 
 inline ptx::u64* full_barrier(int buffer) {
@@ -82,7 +83,8 @@ inline int chunks_of(const LeanDecodeFc1Arguments& args) {
 // ---- Warps that rotate. ----
 
 inline void rotate_rows(const LeanDecodeFc1Arguments& args, LeanShare share, int rotator) {
-  const HadamardMatrix matrix = hadamard_matrix();
+  unsigned matrix[4];
+  hadamard_operand(matrix, lane_id());
   const int row = lane_id() / 4, chunks = chunks_of(args);
   const auto hand_over = [](Turn& turn) {
     ptx::warp_sync();
@@ -171,6 +173,10 @@ class Fetcher {
 };
 
 // Adds the sums of the eight slots; those of slot 0 are the strip's.
+constexpr int kRegionFloats = 4 * 4 * 32;  // of a warp with four tiles side by side
+static_assert(kSlots * kRegionFloats * 4 <= kChunkBytes);
+static_assert(2 * (kSlots - 1) <= 15, "named barriers");
+
 template <int Side>
 inline void add_slots(float (&sums)[Side][4], Stream stream, unsigned char* buffer) {
   int first_barrier = 1;
@@ -182,13 +188,13 @@ inline void add_slots(float (&sums)[Side][4], Stream stream, unsigned char* buff
       // A region for every pair of the first round; later givers use the one that they took from.
       const int region = stream.group * (kSlots / 2) +
                          (stream.slot >= half ? stream.slot : stream.slot + half) % (kSlots / 2);
-      float* at = reinterpret_cast<float*>(buffer) + region * (4 * 4 * 32) + lane_id();
+      float* at = reinterpret_cast<float*>(buffer) + region * kRegionFloats + lane_id();
       if (stream.slot >= half) {
 #pragma unroll
         for (int i = 0; i < 4 * Side; ++i) at[i * 32] = sums[i / 4][i % 4];
-        ptx::announce<64>(barrier);
+        ptx::barrier_arrive<64>(barrier);
       } else {
-        ptx::meet<64>(barrier);
+        ptx::barrier_sync<64>(barrier);
 #pragma unroll
         for (int i = 0; i < 4 * Side; ++i) sums[i / 4][i % 4] += at[i * 32];
       }
@@ -229,10 +235,10 @@ inline void multiply_strip(const LeanDecodeFc1Arguments& args, const Strip& stri
   constexpr int kDepth = kLeanStageTiles / Side;
   const int steps = steps_of(args, stream), chunks = chunks_of(args);
   float sums[Side][4] = {};
-  const bool speaks = lane_id() == 0;
+  const bool is_leader = lane_id() == 0;
   const auto release = [&] {
     ptx::warp_sync();
-    if (speaks) ptx::arrive(empty_barrier(turn.buffer));
+    if (is_leader) ptx::arrive(empty_barrier(turn.buffer));
     turn.next();
   };
   const unsigned own_rows = own_unit(ptx::shared_address(chunk_buffer(0)), stream.slot * kSlotTiles);
@@ -279,12 +285,13 @@ inline void multiply_strips(const LeanDecodeFc1Arguments& args, LeanShare share,
 
 extern "C" __global__ void __launch_bounds__(kLeanDecodeFc1Threads, 1)
     lean_decode_fc1(const __grid_constant__ LeanDecodeFc1Arguments args) {
-  ptx::release_next_launch();
   ptx::wait_for_last_launch();
+  // Whoever follows reads routes ahead of its own wait: they are there once this one has waited.
+  ptx::release_next_launch();
   if (thread_id() == 0) {
     for (int buffer = 0; buffer < kLeanChunkBuffers; ++buffer) {
-      ptx::start_barrier(full_barrier(buffer), kLeanRotators);
-      ptx::start_barrier(empty_barrier(buffer), kLeanStreams);
+      ptx::mbarrier_init(full_barrier(buffer), kLeanRotators);
+      ptx::mbarrier_init(empty_barrier(buffer), kLeanStreams);
     }
   }
   const int blocks = sort_routes<kLeanDecodeFc1Threads>(

@@ -21,6 +21,7 @@ constexpr int kStages = kShared.stages;
 static_assert(kStages >= kLeanFewestStages);
 constexpr int kPairs = kLeanStreams / 2;           // of warps
 constexpr int kHalfTiles = INTERMEDIATE / 16 / 2;  // of a column, along K, that a warp multiplies
+static_assert(kHalfTiles % 4 == 0);                // so that rows_behind finds rows
 constexpr int kDepth = kLeanStageTiles / SIDE;     // of a stage, along K
 constexpr int kSteps = ceil_div(kHalfTiles, kDepth);
 constexpr int kLastDepth = kHalfTiles - (kSteps - 1) * kDepth;
@@ -99,7 +100,7 @@ class Fetcher {
 
 // A thread's eighths of a block's rows, in registers until the rows before are multiplied.
 constexpr int kRowChunks = INTERMEDIATE / 8;
-constexpr int kOwnChunks = ceil_div(kLeanRows * kRowChunks, kLeanDecodeFc2Threads);
+constexpr int kOwnChunks = ceil_div(kLeanDecodeBlock * kRowChunks, kLeanDecodeFc2Threads);
 struct RowChunks {
   HalfOctet chunks[kOwnChunks];
 };
@@ -191,7 +192,7 @@ inline void multiply(const LeanDecodeFc2Arguments& args, const Columns& columns,
 #pragma unroll
       for (int i = 0; i < 4 * SIDE; ++i) meeting[32 * i] = sums[i / 4][i % 4];
     }
-    ptx::meet<64>(1 + pair.number);
+    ptx::barrier_sync<64>(1 + pair.number);
     if (pair.half == 1) continue;
 #pragma unroll
     for (int i = 0; i < 4 * SIDE; ++i) sums[i / 4][i % 4] += meeting[32 * i];

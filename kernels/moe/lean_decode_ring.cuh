@@ -106,7 +106,7 @@ inline void copy_stage(unsigned stage, const LaneSources& sources, int chunks = 
 }
 
 // sums += `Side` tiles side by side, a row of tiles for each of `Depth` tiles of rows. `rows`: own_unit of
-// the first of those, whose number is a multiple of Depth.
+// the first of those, as rows_behind takes it.
 template <int Side, int Depth>
 inline void multiply_tiles(float (&sums)[Side][4], const unsigned char* stage, unsigned rows,
                            const StateFactors& factors) {

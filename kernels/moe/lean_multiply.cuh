@@ -7,7 +7,6 @@
 // A row's sums do not depend on the rows beside it: they run over K from its start to its end.
 #pragma once
 
-#include "kernels/moe/hadamard.cuh"
 #include "kernels/moe/instructions.cuh"
 #include "kernels/moe/lanes.cuh"
 #include "kernels/moe/trellis_decode.cuh"

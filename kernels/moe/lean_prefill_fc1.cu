@@ -88,7 +88,7 @@ class RotatedRows {
     // Computed again for every unit, in place of being kept through the multiplications.
     const int lane = ptx::opaque(lane_id());
     unsigned operand[4];
-    transform_operand(operand, lane);
+    hadamard_operand(operand, lane);
 // Half of the chunks at a time: there are no registers for all.
 #pragma unroll 1
     for (int c1 = 0; c1 < 2; ++c1) {

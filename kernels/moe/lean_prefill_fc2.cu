@@ -8,7 +8,6 @@ namespace moeplan {
 constexpr LeanPrefillTile kTile = lean_prefill_fc2_tile(BITS);
 }
 
-#include "kernels/moe/hadamard.cuh"
 #include "kernels/moe/lean_multiply.cuh"
 #include "kernels/moe/lean_prefill_arguments.hpp"
 

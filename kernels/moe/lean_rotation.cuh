@@ -11,26 +11,10 @@
 #pragma once
 
 #include "kernels/moe/hadamard.cuh"
-#include "kernels/moe/lanes.cuh"
+#include "kernels/moe/hadamard_operand.cuh"
 #include "kernels/ptx.cuh"
 
 namespace moeplan {
-
-// The transform leaves 1/16 of the sums, which is exact; what 1 / sqrt 128 has beyond that multiplies the
-// products' sums.
-constexpr float kRotationRest = 1.4142135623730951f;
-
-// The operand of 16 rows: signs of the 16-point transform, times 1/16. Row m = g + 8 h has output bits
-// (half, g0, g1, g2) = (h, g0, g1, g2); column 2 q + p + 8 e has input bits (e0, e2, q0, q1) = (p, e, q0,
-// q1).
-inline void transform_operand(unsigned (&a)[4], int lane) {
-  constexpr unsigned kSixteenths = 0x2C002C00u, kSigns = 0x80008000u, kSecondSign = 0x80000000u;
-  const int g = lane / 4, q = lane % 4;
-  a[0] = kSixteenths ^ (ptx::population(static_cast<unsigned>(g / 2 & q)) % 2 != 0 ? kSigns : 0u);
-  a[1] = a[0] ^ kSecondSign;
-  a[2] = a[0] ^ (g % 2 != 0 ? kSigns : 0u);
-  a[3] = a[2] ^ kSecondSign;
-}
 
 // A lane's elements of 8 rows, or of suh, by 128 of K: chunk i is at column 32 i + 8 q.
 struct RotationChunks {

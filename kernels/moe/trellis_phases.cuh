@@ -79,10 +79,9 @@ inline void rotate_inputs(const FusedTrellisArguments& args) {
 
 inline void activate(const FusedTrellisArguments& args) {
   for_each_row_part(args, args.intermediate, [&](const Route& at, i64 column, bool is_inside) {
-    const LaneHalves activated =
-        activated_part(args.intermediate_cache13 + at.route * (2 * args.intermediate) + column,
-                       args.intermediate_rotations + at.expert * (3 * args.intermediate) + column,
-                       args.intermediate);
+    const LaneHalves activated = activated_part(
+        args.intermediate_cache13 + at.route * (2 * args.intermediate) + column,
+        args.intermediate_rotations + at.expert * (3 * args.intermediate) + column, args.intermediate);
     if (is_inside) store_lane(args.intermediate_cache2 + at.route * args.intermediate + column, activated);
   });
 }

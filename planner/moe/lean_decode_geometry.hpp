@@ -8,7 +8,6 @@
 
 namespace moeplan {
 
-constexpr i64 kLeanRows = kLeanDecodeBlock;
 constexpr i64 kLeanRoutes = 1024;   // the most of a launch
 constexpr i64 kLeanExperts = 1024;  // the most that are counted
 constexpr i64 kLeanStreams = 16;    // warps that multiply, each with a ring of tiles of its own
@@ -16,10 +15,8 @@ constexpr i64 kLeanRotators = 4;    // warps of FC1 that rotate rows meanwhile, 
 constexpr i64 kLeanDecodeFc1Threads = 32 * (kLeanStreams + kLeanRotators);
 constexpr i64 kLeanDecodeFc2Threads = 32 * kLeanStreams;
 
-constexpr i64 kLeanSharedLimit = 101'376;  // bytes a block of threads may have on sm_120
-constexpr i64 kLeanStageTiles = 8;         // tiles of a ring's stage
-constexpr i64 kLeanFewestStages = 2;       // one is on its way while another is multiplied
-constexpr i64 kLeanMostStages = 6;
+constexpr i64 kLeanStageTiles = 8;                          // tiles of a ring's stage
+constexpr i64 kLeanFewestStages = 2;                        // one is on its way while another is multiplied
 constexpr i64 kLeanRowTileBytes = 512;                      // 8 rows by 16 of K, every element twice
 constexpr i64 kLeanChunk = kLeanRotators * kHadamardBlock;  // of K that FC1 has rotated rows of together
 constexpr i64 kLeanChunkBuffers = 2;
@@ -43,7 +40,7 @@ constexpr LeanTables lean_tables(i64 at) {
 constexpr i64 lean_stage_bytes(i64 bits) { return kLeanStageTiles * trellis_tile_bytes(bits); }
 // As many stages of every ring as fit what is left.
 constexpr i64 lean_stages(i64 bits, i64 taken) {
-  return min_of(kLeanMostStages, (kLeanSharedLimit - taken) / (kLeanStreams * lean_stage_bytes(bits)));
+  return (kLeanSharedLimit - taken) / (kLeanStreams * lean_stage_bytes(bits));
 }
 
 struct LeanDecodeFc1Shared {

@@ -16,6 +16,11 @@ constexpr bool is_lean_decode(i64 capacity) { return capacity <= kLeanDecodeToke
 constexpr i64 kLeanBlock = 160;
 // Of the decoding executor, which packs no routes in memory.
 constexpr i64 kLeanDecodeBlock = 8;
+constexpr i64 lean_route_block(i64 capacity) {
+  return is_lean_decode(capacity) ? kLeanDecodeBlock : kLeanBlock;
+}
+
+constexpr i64 kLeanSharedLimit = 101'376;  // bytes of shared memory a block of threads may have on sm_120
 
 // FC2 runs in slices of the hidden columns, so that the routes' rows of one slice, not of all, wait for their
 // sum. Bytes that those rows may take.

@@ -54,7 +54,6 @@ struct LeanPrefillShared {
   i64 bytes;
 };
 constexpr LeanPrefillShared lean_prefill_shared(const LeanPrefillTile& tile, i64 bits) {
-  constexpr i64 kMostBytes = 101'376;
   constexpr i64 kMostStages = 24;
   const i64 rows = 16 * tile.groups;
   LeanPrefillShared s{};
@@ -70,7 +69,7 @@ constexpr LeanPrefillShared lean_prefill_shared(const LeanPrefillTile& tile, i64
   s.rings = s.scales + 2 * s.scale_bytes;
   s.stage_bytes = tile.warp_columns / 16 * trellis_tile_bytes(bits);
   s.part_stages = tile.warp_columns == 32 ? 2 : 4;
-  s.stages = min_of((kMostBytes - s.rings) / tile.warps / s.stage_bytes, kMostStages);
+  s.stages = min_of((kLeanSharedLimit - s.rings) / tile.warps / s.stage_bytes, kMostStages);
   s.ring_bytes = s.stages * s.stage_bytes;
   s.bytes = s.rings + tile.warps * s.ring_bytes;
   return s;

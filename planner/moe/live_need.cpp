@@ -92,7 +92,7 @@ LiveNeed lean_need(const LiveRuntime& r, const CoreElements& planned, i64 tokens
   sizes.cache2 = sizes.rows * r.intermediate;
   size_lean_routes(sizes);
   LiveNeed need;
-  need.block_size = is_lean_decode(r.capacity) ? kLeanDecodeBlock : kLeanBlock;
+  need.block_size = lean_route_block(r.capacity);
   need.small_m = false;
   set_elements(need, planned, sizes);
   constexpr auto kRows = static_cast<std::size_t>(CoreTensor::expert_rows);

@@ -41,8 +41,8 @@ struct MoeWork {
 // `distinct`: experts that its routes go to.
 MoeWork work_of(const MoeShape& shape, i64 tokens, i64 distinct);
 
-// Layers that calls go through in turn, so that their weights are twice what the L2 cache holds, two at
-// least. `call_bytes`: what one call reads.
+// Layers that calls go through in turn, so that their weights are twice what the L2 cache holds, two to
+// eight. `call_bytes`: what one call reads.
 i64 rotating_layers(i64 call_bytes, i64 l2_bytes);
 
 // Calls of one replay: whole turns of the layers.
@@ -61,7 +61,7 @@ struct MoeTiming {
   MoeWork work;               // of a replay
   i64 distinct_experts = 0;   // of a replay, summed over its launches
   std::vector<i64> replays;   // nanoseconds of each; the i-th of all that are timed together took turns
-  std::optional<i64> sm_mhz;  // while it ran
+  std::optional<i64> sm_mhz;  // while replays of it ran behind the timed ones
 
   i64 launches() const { return ceil_div(tokens, capacity); }
   // Of one call, rounded.

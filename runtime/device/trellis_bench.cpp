@@ -225,7 +225,7 @@ Result<TestBench> make_bench(const LeanPlan& plan, const TrellisLayer& layer, i6
     const LeanLaunches planned =
         lean_launches(plan, routed.tokens, tensors, layer.weights, inputs_of(reference, routed));
     const TrellisReferenceArguments of_launch = reference_of(reference, routed);
-    const i64 block = plan.is_decode() ? kLeanDecodeBlock : kLeanBlock;
+    const i64 block = lean_route_block(plan.capacity);
     const LaunchSite site{.live_tokens = routed.tokens, .block = block};
     const i64 pitch = lean_row_pitch(planned);
     return PreparedLaunch{

@@ -11,7 +11,7 @@ namespace moeplan {
 // What a layer is made for.
 enum class LayerUse {
   judged,  // a reference reads its weights as halves
-  timed,   // they are not decoded: it takes a sixth of the memory
+  timed,   // they are not decoded, which would take two bytes a weight more
 };
 
 struct TrellisLayer {
@@ -27,6 +27,7 @@ struct TrellisLayer {
 
 // Any bits are legal Trellis weights. The same for all plans of its shape. `source`: weights of that shape,
 // in place of those that are made up; null: none.
+// Error: too little free memory, a failed launch, weights of `source` that cannot be read.
 Result<TrellisLayer> make_layer(const TrellisLayerPlan& plan, const LayerWeights* source, Launches& launches,
                                 LayerUse use = LayerUse::judged);
 

@@ -78,7 +78,6 @@ LeanDecodeLaunches lean_decode_launches(const LeanPlan& plan, i64 tokens, const 
                                .w2 = weights.w2 + column / 16 * trellis_tile_bytes(plan.bits),
                                .expert_rows = tensors.expert_rows,
                                .hidden = plan.hidden,
-                               .intermediate = plan.intermediate,
                                .columns = columns,
                                .row_pitch = pitch}},
          .sum = sum_launch(plan, {column, columns, pitch}, routing, tensors, weights, inputs)});

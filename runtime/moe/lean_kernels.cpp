@@ -80,6 +80,8 @@ LeanTensors lean_tensors(const MoeLayout& layout, std::byte* arena) {
 
 LeanLaunches lean_launches(const LeanPlan& plan, i64 tokens, const LeanTensors& tensors,
                            const TrellisWeights& weights, const TrellisInputs& inputs) {
+  MOEPLAN_CHECK(tokens == 0 || fits(kernel_need(plan, tokens, inputs.expert_map != nullptr), plan.planned),
+                "a launch that the plan has no room for");
   if (plan.is_decode()) return lean_decode_launches(plan, tokens, tensors, weights, inputs);
   return lean_prefill_launches(plan, tokens, tensors, weights, inputs);
 }

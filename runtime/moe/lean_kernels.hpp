@@ -16,7 +16,8 @@ std::string missing_lean_kernels(const MoeRequest& request, const MoeLayout& lay
 // Of a request and its layout whose kernels are not missing.
 LeanPlan lean_plan(const MoeRequest& request, const MoeLayout& layout);
 
-// Elements of each tensor that the kernels of a launch of `tokens` write at most, by their own reckoning.
+// Elements of each tensor that the kernels of a launch of `tokens` write at most, as the planner reckons it
+// (planner/moe/live_need.hpp).
 CoreElements kernel_need(const LeanPlan& plan, i64 tokens, bool has_map);
 
 // Every kernel that a launch of any live token count can need.

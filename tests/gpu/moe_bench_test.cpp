@@ -27,11 +27,12 @@ MoeCase small_case(const char* executor, const char* contract, i64 capacity, i64
 
 TEST_CASE("cases of one layer are timed in turns, each launch in layers that rotate") {
   const std::vector<MoeCase> cases = {small_case("a", "sparkinfer-de04125", 64, 8),
-                                      small_case("b", "sparkinfer-c2f135c", 64, 8)};
+                                      small_case("b", "sparkinfer-c2f135c", 64, 8),
+                                      small_case("c", "moeplan-lean-1", 64, 8)};
   const MoeShape shape{256, 128, 16, 4, 3};
   for (const i64 tokens : {1, 64}) {
     const std::vector<MoeTiming> timings = must(bench().time(cases, tokens));
-    REQUIRE(timings.size() == 2);
+    REQUIRE(timings.size() == 3);
     CHECK(timings[0].executor == "a");
     CHECK(timings[1].contract == "sparkinfer-c2f135c");
     for (const MoeTiming& timing : timings) {
@@ -47,6 +48,7 @@ TEST_CASE("cases of one layer are timed in turns, each launch in layers that rot
       CHECK(timing.distinct_experts >= 4 * timing.calls);
       CHECK(timing.distinct_experts <= 16 * timing.calls);
     }
+    CHECK(timings[2].contract == "moeplan-lean-1");
     // The same routes.
     CHECK(timings[0].distinct_experts == timings[1].distinct_experts);
   }
