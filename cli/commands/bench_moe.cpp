@@ -94,7 +94,8 @@ class MoeConfig {
     }
     if (!asked.capacities.empty()) {
       if (!options.plan.empty())
-        return Error{ErrorCode::invalid_value, "", "--plan chooses one of the config's plans, and --capacity plans others",
+        return Error{ErrorCode::invalid_value, "",
+                     "--plan chooses one of the config's plans, and --capacity plans others",
                      "leave one of them out"};
       if (const Status checked = config.check_capacities(); !checked) return checked.error();
     }
