@@ -90,6 +90,8 @@ class MoeConfig {
     for (const MoeExecutor& executor : asked.executors) {
       auto plans = ExecutorPlans::create(executor, planned, options.configs.overrides, options.plan);
       if (!plans) return plans.error();
+      for (const ExecutorPlans& other : config.executors_)
+        if (&other.contract() == &plans->contract()) return same_plans(other, *plans);
       config.executors_.push_back(std::move(*plans));
     }
     if (!asked.capacities.empty()) {
@@ -183,6 +185,13 @@ class MoeConfig {
 
  private:
   MoeConfig(const Asked& asked, const Deployment& deployment) : asked_(asked), deployment_(&deployment) {}
+
+  static Error same_plans(const ExecutorPlans& one, const ExecutorPlans& other) {
+    return {ErrorCode::invalid_value, "",
+            concat("--executor: ", one.executor().name, " and ", other.executor().name,
+                   " both run the plans of ", one.contract().id, ", and there is nothing to compare"),
+            "leave one of them out, or choose the config's own contract with --contract"};
+  }
 
   // Stated plans may differ: the same weights have to serve all that is compared.
   static Result<PairedCases> same_layer(PairedCases paired) {

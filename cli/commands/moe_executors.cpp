@@ -142,17 +142,22 @@ Result<MoeCase> ExecutorPlans::made(const DeployedPlan& plan, std::optional<i64>
                   multiprocessors.value_or(plan.request().multiprocessors()));
 }
 
+std::string ExecutorPlans::how_to_hold(i64 tokens) const {
+  const DeployedPlan& largest = plans_.back();
+  if (!largest.engine_made()) return "";
+  if (largest_capacity() >= deployment_->engine->max_num_batched_tokens)
+    return concat(", or --set /deployment/max_num_batched_tokens=", tokens);
+  return is_exl3_decode(largest.id()) ? "" : ", or raise VLLM_EXL3_PREFILL_CAPACITY";
+}
+
 Result<MoeCase> ExecutorPlans::case_of(i64 tokens, std::optional<i64> multiprocessors) const {
   for (const DeployedPlan& plan : plans_) {
     if (plan.request().capacity.tokens() >= tokens) return made(plan, multiprocessors);
   }
-  return Error{
-      ErrorCode::invalid_value, "",
-      concat("--tokens: ", grouped(tokens), " are more than plan ", plans_.back().id(), " of executor ",
-             executor_.name, " holds, ", grouped(largest_capacity())),
-      concat("give at most ", grouped(largest_capacity()),
-             plans_.back().engine_made() ? concat(", or --set /deployment/max_num_batched_tokens=", tokens)
-                                         : std::string())};
+  return Error{ErrorCode::invalid_value, "",
+               concat("--tokens: ", grouped(tokens), " are more than plan ", plans_.back().id(),
+                      " of executor ", executor_.name, " holds, ", grouped(largest_capacity())),
+               concat("give at most ", grouped(largest_capacity()), how_to_hold(tokens))};
 }
 
 Result<CapacityCase> ExecutorPlans::case_of_capacity(i64 capacity, std::optional<i64> multiprocessors) const {

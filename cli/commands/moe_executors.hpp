@@ -40,6 +40,7 @@ class ExecutorPlans {
                                       const ConfigOverrides& overrides, const std::string& choice);
 
   const MoeExecutor& executor() const { return executor_; }
+  const Contract& contract() const { return *deployment_->contract; }
   // A warning for each fused-MoE plan that is meant and not timed.
   const std::vector<Finding>& left_out() const { return left_out_; }
   i64 largest_capacity() const { return plans_.back().request().capacity.tokens(); }
@@ -54,6 +55,8 @@ class ExecutorPlans {
       : executor_(std::move(executor)), deployment_(&deployment) {}
   Status find_plans(const std::string& choice);
   Result<MoeCase> made(const DeployedPlan& plan, std::optional<i64> multiprocessors) const;
+  // " or ...": what makes the engine plan for more tokens; "": nothing that the deployment states.
+  std::string how_to_hold(i64 tokens) const;
 
   MoeExecutor executor_;
   std::unique_ptr<Config> own_config_;  // planned under another contract than the command's

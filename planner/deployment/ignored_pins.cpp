@@ -1,10 +1,14 @@
 #include "planner/deployment/ignored_pins.hpp"
 
+#include <algorithm>
+
 #include "planner/core/text.hpp"
 #include "planner/deployment/exl3_settings.hpp"
 
 namespace moeplan {
 namespace {
+
+constexpr std::string_view kBlockSizes[] = {"VLLM_EXL3_TRELLIS_BLOCK_M", "VLLM_EXL3_PREFILL_BLOCK_M"};
 
 Finding ignored(std::string pointer, std::string_view what, const Contract& contract) {
   return {std::string(kIgnoredPin), "note", std::move(pointer),
@@ -15,13 +19,16 @@ Finding ignored(std::string pointer, std::string_view what, const Contract& cont
 
 }  // namespace
 
+bool is_ignored_variable(const Deployment& d, std::string_view variable) {
+  return d.engine && d.contract && d.contract->lean_executor &&
+         std::ranges::find(kBlockSizes, variable) != std::end(kBlockSizes);
+}
+
 std::vector<Finding> ignored_pins(const Deployment& d) {
   std::vector<Finding> findings;
-  if (d.engine && d.contract && d.contract->lean_executor) {
-    for (std::string_view variable : {"VLLM_EXL3_TRELLIS_BLOCK_M", "VLLM_EXL3_PREFILL_BLOCK_M"}) {
-      if (find_variable(d.engine->env, variable))
-        findings.push_back(ignored(environment_pointer(variable), variable, *d.contract));
-    }
+  for (const std::string_view variable : kBlockSizes) {
+    if (is_ignored_variable(d, variable) && find_variable(d.engine->env, variable))
+      findings.push_back(ignored(environment_pointer(variable), variable, *d.contract));
   }
   for (std::size_t i = 0; i < d.plans.size(); ++i) {
     const PlanRequest& plan = d.plans[i];

@@ -11,6 +11,9 @@ namespace moeplan {
 
 inline constexpr std::string_view kIgnoredPin = "pin-ignored";
 
+// Whether a variable of the engine decides nothing of this deployment's plans.
+bool is_ignored_variable(const Deployment& deployment, std::string_view variable);
+
 // Notes, one a pin; none under an engine's contract. Pointers lead into the config.
 std::vector<Finding> ignored_pins(const Deployment& deployment);
 

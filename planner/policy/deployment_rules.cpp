@@ -29,6 +29,7 @@ void check_defaults(const RuleCase& c) {
   std::vector<std::string> defaults;
   for (const Exl3Variable& variable : exl3_variables()) {
     if (variable.kind != VariableKind::positive || variable.default_text.empty()) continue;
+    if (is_ignored_variable(c.subject.deployment, variable.name)) continue;
     const std::string* text = find_variable(c.subject.deployment.engine->env, variable.name);
     if (!text) defaults.push_back(concat(variable.name, "=", variable.default_text));
   }
@@ -44,6 +45,7 @@ void check_dropped_settings(const RuleCase& c) {
   if (!c.subject.difference || !c.is_exl3_deployment()) return;
   for (const Exl3Variable& variable : exl3_variables()) {
     if (variable.kind != VariableKind::positive) continue;
+    if (is_ignored_variable(c.subject.deployment, variable.name)) continue;
     for (const SettingChange& change : c.subject.difference->settings) {
       if (change.pointer != environment_pointer(variable.name) || change.value.after) continue;
       c.out.push_back(

@@ -249,6 +249,12 @@ TEST_CASE("MP050 names the variables that are left to the engine, and is silent 
   const Json env = {
       {"VLLM_EXL3_TRELLIS_MIN_M", 1}, {"VLLM_EXL3_PREFILL_CAPACITY", 3072}, {"VLLM_EXL3_PREFILL_CHUNK", 128}};
   CHECK(levels_of(check(with(glm52_json(), {{"deployment", {{"env", env}}}})), "MP050").empty());
+  // A block size that a contract's plans do not read is nothing to state.
+  Json dropped = glm52_json();
+  dropped["deployment"]["env"].erase("VLLM_EXL3_PREFILL_BLOCK_M");
+  CHECK(contains(finding_of(check(dropped), "MP050").message, "VLLM_EXL3_PREFILL_BLOCK_M=64"));
+  dropped["contract"] = "moeplan-lean-1";
+  CHECK_FALSE(contains(finding_of(check(dropped), "MP050").message, "BLOCK_M"));
 }
 
 TEST_CASE("MP060 to MP071 judge by their limits and against the baseline") {
