@@ -18,11 +18,23 @@ struct KernelLaunch {
   Arguments arguments;
 };
 
-// Packing the routes of a launch into its plan's tensors. `need`: of its live tokens.
+// What a launch's routes are packed into: blocks of so many slots, and how many of each its tensors take.
+struct RouteRoom {
+  i64 block_size;
+  i64 experts;
+  i64 slots;
+  i64 blocks;
+};
+inline RouteRoom route_room(const LiveRuntime& runtime, const LiveNeed& need) {
+  return {need.block_size, runtime.experts, element(need.elements, CoreTensor::packed_route_indices),
+          element(need.elements, CoreTensor::block_expert_ids)};
+}
+
+// Packing the routes of a launch into its plan's tensors.
 template <class Tensors, class Inputs>
 KernelLaunch<RoutePackArguments> route_pack_launch(const Tensors& tensors, const Inputs& inputs, i64 routes,
-                                                   const LiveRuntime& runtime, const LiveNeed& need) {
-  return {.variant = route_pack_variant(need.block_size, inputs.id_bytes),
+                                                   const RouteRoom& room) {
+  return {.variant = route_pack_variant(room.block_size, inputs.id_bytes),
           .grid = 1,
           .arguments = {.topk_ids = inputs.topk_ids,
                         .expert_map = inputs.expert_map,
@@ -32,9 +44,9 @@ KernelLaunch<RoutePackArguments> route_pack_launch(const Tensors& tensors, const
                         .expert_offsets = tensors.expert_offsets,
                         .expert_counts = tensors.expert_counts,
                         .routes = routes,
-                        .experts = runtime.experts,
-                        .slots = element(need.elements, CoreTensor::packed_route_indices),
-                        .blocks = element(need.elements, CoreTensor::block_expert_ids)}};
+                        .experts = room.experts,
+                        .slots = room.slots,
+                        .blocks = room.blocks}};
 }
 
 // Kernels count items of one phase (slots by blocks of 128 columns at most) in 32 bits, and step past the

@@ -15,12 +15,6 @@ i64 side_of(i64 routes) {
   return routes <= kFewRoutes ? 1 : kLeanMostSide;
 }
 
-// Of a launch of so many routes: as wide as there is room.
-i64 slice_columns(const LeanPlan& plan, i64 routes) {
-  const i64 room = plan.capacity * plan.top_k * plan.slice_columns / max_of(routes, 1);
-  return min_of(room / kHadamardBlock * kHadamardBlock, plan.hidden);
-}
-
 }  // namespace
 
 std::string missing_lean_decode_kernels(const LeanPlan& plan) {
@@ -66,21 +60,19 @@ LeanDecodeLaunches lean_decode_launches(const LeanPlan& plan, i64 tokens, const 
                                 .gate_suh_stride = stride(weights.shares_gate_suh),
                                 .up_suh_stride = stride(weights.shares_up_suh)}};
   launches.activate = activate_launch(plan, routing, tensors, weights);
-  const i64 pitch = slice_columns(plan, routing.routes);
-  for (i64 column = 0; column < plan.hidden; column += pitch) {
-    const i64 columns = min_of(pitch, plan.hidden - column);
+  for (const LeanSlice& slice : lean_slices(plan, tokens)) {
     launches.slices.push_back(
         {.fc2 = {.variant = lean_decode_fc2_variant(plan.bits, plan.codebook, plan.intermediate,
                                                     side_of(routing.routes)),
                  .grid = plan.multiprocessors,
                  .arguments = {.routing = routing,
                                .activated = tensors.activated,
-                               .w2 = weights.w2 + column / 16 * trellis_tile_bytes(plan.bits),
+                               .w2 = weights.w2 + slice.first / 16 * trellis_tile_bytes(plan.bits),
                                .expert_rows = tensors.expert_rows,
                                .hidden = plan.hidden,
-                               .columns = columns,
-                               .row_pitch = pitch}},
-         .sum = sum_launch(plan, {column, columns, pitch}, routing, tensors, weights, inputs)});
+                               .columns = slice.columns,
+                               .row_pitch = slice.row_pitch}},
+         .sum = sum_launch(plan, slice, routing, tensors, weights, inputs)});
   }
   return launches;
 }

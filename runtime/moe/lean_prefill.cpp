@@ -18,53 +18,31 @@ i64 groups_of(const LeanPlan& plan, i64 tokens) {
   return 4 * tokens * plan.top_k <= 3 * few_rows * plan.experts ? kLeanPrefillFewGroups : kLeanPrefillGroups;
 }
 
-KernelLaunch<RoutePackArguments> pack_launch(const LeanPlan& plan, i64 routes, const LeanTensors& tensors,
-                                             const TrellisInputs& inputs) {
-  const i64 experts = plan.runtime(inputs.expert_map != nullptr).experts;
-  // Of no routes nothing is packed, into buffers as large as one's.
-  const i64 slots = route_slots(max_of(routes, 1), kLeanBlock, experts);
-  return {.variant = route_pack_variant(kLeanBlock, inputs.id_bytes),
-          .grid = 1,
-          .arguments = {.topk_ids = inputs.topk_ids,
-                        .expert_map = inputs.expert_map,
-                        .packed_route_indices = tensors.packed_route_indices,
-                        .block_expert_ids = tensors.block_expert_ids,
-                        .packed_route_count = tensors.packed_route_count,
-                        .expert_offsets = tensors.expert_offsets,
-                        .expert_counts = tensors.expert_counts,
-                        .routes = routes,
-                        .experts = experts,
-                        .slots = slots,
-                        .blocks = ceil_div(slots, kLeanBlock)}};
+// Of no routes nothing is packed, into buffers as large as one's.
+RouteRoom room_of(const LeanRouting& routing) {
+  const i64 slots = route_slots(max_of(routing.routes, 1), kLeanBlock, routing.route_experts);
+  return {kLeanBlock, routing.route_experts, slots, ceil_div(slots, kLeanBlock)};
 }
 
-// Columns whose rows fit expert_rows: of few routes more than the plan's.
-i64 slice_columns_of(const LeanPlan& plan, i64 tokens) {
-  const i64 columns = plan.slice_columns * plan.capacity / max_of(tokens, 1);
-  return min_of(plan.hidden, columns / kHadamardBlock * kHadamardBlock);
-}
-
-LeanPrefillSlice slice_launches(const LeanPlan& plan, i64 tokens, i64 column, const LeanTensors& tensors,
-                                const TrellisWeights& weights, const TrellisInputs& inputs) {
-  const i64 slice_columns = slice_columns_of(plan, tokens);
-  const i64 columns = min_of(slice_columns, plan.hidden - column);
+LeanPrefillSlice slice_launches(const LeanPlan& plan, const LeanSlice& slice, const LeanRouting& routing,
+                                const LeanTensors& tensors, const TrellisWeights& weights,
+                                const TrellisInputs& inputs) {
   return {.fc2 = {.variant = lean_prefill_fc2_variant(plan.bits, plan.codebook),
                   .grid = plan.multiprocessors * lean_prefill_fc2_tile(plan.bits).blocks_per_sm,
                   .arguments = {.activated = tensors.activated,
-                                .w2 = weights.w2 + column / 16 * trellis_tile_bytes(plan.bits),
+                                .w2 = weights.w2 + slice.first / 16 * trellis_tile_bytes(plan.bits),
                                 .packed_route_indices = tensors.packed_route_indices,
                                 .block_expert_ids = tensors.block_expert_ids,
                                 .packed_route_count = tensors.packed_route_count,
                                 .expert_rows = tensors.expert_rows,
                                 .ticket = tensors.tickets + kFc2Ticket,
-                                .routes = tokens * plan.top_k,
+                                .routes = routing.routes,
                                 .hidden = plan.hidden,
                                 .intermediate = plan.intermediate,
                                 .experts = plan.experts,
-                                .columns = columns,
-                                .row_pitch = slice_columns}},
-          .sum = sum_launch(plan, {column, columns, slice_columns}, lean_routing(plan, tokens, inputs),
-                            tensors, weights, inputs)};
+                                .columns = slice.columns,
+                                .row_pitch = slice.row_pitch}},
+          .sum = sum_launch(plan, slice, routing, tensors, weights, inputs)};
 }
 
 }  // namespace
@@ -83,13 +61,11 @@ std::vector<KernelVariant> lean_prefill_variants(const LeanPlan& plan) {
 LeanPrefillLaunches lean_prefill_launches(const LeanPlan& plan, i64 tokens, const LeanTensors& tensors,
                                           const TrellisWeights& weights, const TrellisInputs& inputs) {
   MOEPLAN_CHECK(!plan.is_decode(), "a plan for the decoding executor");
-  MOEPLAN_CHECK(tokens >= 0 && tokens <= plan.capacity, "live tokens outside of the plan's capacity");
-  MOEPLAN_CHECK(inputs.id_bytes == 4 || inputs.id_bytes == 8, "ids of 4 or 8 bytes");
-  const i64 routes = tokens * plan.top_k;
+  const LeanRouting routing = lean_routing(plan, tokens, inputs);
   const auto stride = [&](bool is_shared) { return is_shared ? 0 : plan.hidden; };
 
   LeanPrefillLaunches launches;
-  launches.route_pack = pack_launch(plan, routes, tensors, inputs);
+  launches.route_pack = route_pack_launch(tensors, inputs, routing.routes, room_of(routing));
   const i64 groups = groups_of(plan, tokens);
   launches.fc1 = {.variant = lean_prefill_fc1_variant(plan.bits, groups, plan.codebook, plan.is_bfloat16),
                   .grid = plan.multiprocessors,
@@ -102,18 +78,16 @@ LeanPrefillLaunches lean_prefill_launches(const LeanPlan& plan, i64 tokens, cons
                                 .packed_route_count = tensors.packed_route_count,
                                 .gate_up = tensors.gate_up,
                                 .ticket = tensors.tickets + kFc1Ticket,
-                                .routes = routes,
+                                .routes = routing.routes,
                                 .top_k = plan.top_k,
                                 .hidden = plan.hidden,
                                 .intermediate = plan.intermediate,
                                 .experts = plan.experts,
                                 .gate_suh_stride = stride(weights.shares_gate_suh),
                                 .up_suh_stride = stride(weights.shares_up_suh)}};
-  const LeanRouting routing = lean_routing(plan, tokens, inputs);
   launches.activate = activate_launch(plan, routing, tensors, weights);
-  const i64 slice_columns = slice_columns_of(plan, tokens);
-  for (i64 column = 0; column < plan.hidden; column += slice_columns)
-    launches.slices.push_back(slice_launches(plan, tokens, column, tensors, weights, inputs));
+  for (const LeanSlice& slice : lean_slices(plan, tokens))
+    launches.slices.push_back(slice_launches(plan, slice, routing, tensors, weights, inputs));
   return launches;
 }
 

@@ -29,6 +29,15 @@ KernelLaunch<LeanActivateArguments> activate_launch(const LeanPlan& plan, const 
                         .intermediate = plan.intermediate}};
 }
 
+std::vector<LeanSlice> lean_slices(const LeanPlan& plan, i64 tokens) {
+  const i64 room = plan.slice_columns * plan.capacity / max_of(tokens, 1);
+  const i64 pitch = min_of(plan.hidden, room / kHadamardBlock * kHadamardBlock);
+  std::vector<LeanSlice> slices;
+  for (i64 first = 0; first < plan.hidden; first += pitch)
+    slices.push_back({first, min_of(pitch, plan.hidden - first), pitch});
+  return slices;
+}
+
 KernelLaunch<LeanSumArguments> sum_launch(const LeanPlan& plan, const LeanSlice& slice,
                                           const LeanRouting& routing, const LeanTensors& tensors,
                                           const TrellisWeights& weights, const TrellisInputs& inputs) {

@@ -1,6 +1,8 @@
 // The launches that decode and prefill plans of the lean contract share.
 #pragma once
 
+#include <vector>
+
 #include "kernels/moe/lean_arguments.hpp"
 #include "runtime/moe/kernel_launch.hpp"
 #include "runtime/moe/lean_plan.hpp"
@@ -20,6 +22,10 @@ struct LeanSlice {
   i64 columns;
   i64 row_pitch;  // of expert_rows
 };
+// What a launch of so many tokens is cut into: of few tokens' rows more columns fit expert_rows than the
+// plan's.
+std::vector<LeanSlice> lean_slices(const LeanPlan& plan, i64 tokens);
+
 // `inputs.output`, where there is one, takes the place of the plan's own.
 KernelLaunch<LeanSumArguments> sum_launch(const LeanPlan& plan, const LeanSlice& slice,
                                           const LeanRouting& routing, const LeanTensors& tensors,

@@ -165,7 +165,7 @@ PackedLaunches packed_launches(const PackedPlan& plan, i64 tokens, const PackedT
 
   PackedLaunches launches;
   launches.block = need.block_size;
-  if (!is_direct) launches.route_pack = route_pack_launch(tensors, inputs, routes, runtime, need);
+  if (!is_direct) launches.route_pack = route_pack_launch(tensors, inputs, routes, route_room(runtime, need));
   launches.fused = {
       .variant = fused_variant(plan, need.block_size),
       .grid = plan.multiprocessors * kBlocksPerSm,

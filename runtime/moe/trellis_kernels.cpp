@@ -132,7 +132,7 @@ TrellisLaunches trellis_launches(const TrellisPlan& plan, i64 tokens, const Trel
 
   TrellisLaunches launches;
   launches.block = need.block_size;
-  launches.route_pack = route_pack_launch(tensors, inputs, routes, runtime, need);
+  launches.route_pack = route_pack_launch(tensors, inputs, routes, route_room(runtime, need));
   launches.fused = {.variant = fused_variant(plan, need.block_size),
                     .grid = plan.multiprocessors * blocks_per_sm(plan, routes),
                     .arguments = {.x = inputs.x,

@@ -23,23 +23,10 @@ LeanDecodeLaunches with_grid(LeanDecodeLaunches launches, i64 grid) {
   return launches;
 }
 
+constexpr LeanKernels<LeanDecodeLaunches> kKernels{lean_decode_variants, lean_decode_launches};
+
 void check_shape(const LeanShape& shape, i64 bits, bool is_bfloat16) {
-  const LayerShape& s = shape.layer;
-  const LeanPlan plan = lean_plan_of(shape, bits, is_bfloat16);
-  must(resolver().resolve(lean_decode_variants(plan)));
-  Case which(s, bits, is_bfloat16);
-  LeanArena arena(plan);
-  for (const Routing& routing : routings_of(s)) {
-    const UploadedRouting routed(routing);
-    SameBytes same;
-    for (const i64 tokens : live_counts(s.capacity)) {
-      INFO(concat(bits, " bits, ", is_bfloat16 ? "bf16" : "fp16", ", ", tokens, " tokens, ", routing.name));
-      LeanRun run(shape, which, routing, tokens, arena, same);
-      run.check(
-          lean_decode_launches(plan, tokens, arena.tensors(), which.weights(), routed.inputs(which.x())));
-    }
-    same.finish();
-  }
+  check_lean(kKernels, shape, bits, is_bfloat16);
 }
 
 }  // namespace
@@ -96,28 +83,7 @@ TEST_CASE("a lean decode of one block of threads leaves the bytes of a full grid
 }
 
 TEST_CASE("a lean decode repeats its bytes in the arena that the last launch left, without any reset") {
-  const LayerShape& s = kOwnExperts.layer;
-  const LeanPlan plan = lean_plan_of(kOwnExperts, 3, true);
-  must(resolver().resolve(lean_decode_variants(plan)));
-  Case which(s, 3, true);
-  LeanArena arena(plan);
-  const UploadedRouting routed(routings_of(s)[0]);
-  arena.reset();
-  std::map<i64, std::vector<float>> first;
-  for (int round = 0; round < 3; ++round) {
-    for (const i64 tokens : {40, 0, 1, 33}) {
-      const LeanDecodeLaunches launches =
-          lean_decode_launches(plan, tokens, arena.tensors(), which.weights(), routed.inputs(which.x()));
-      must(launch_each(launches, [](const auto& each) -> Status {
-        launch(each);
-        return Ok{};
-      }));
-      auto output = arena.values<float>(arena.output);
-      output.resize(static_cast<std::size_t>(tokens * s.hidden));
-      const auto [place, is_new] = first.try_emplace(tokens, output);
-      if (!is_new) CHECK(place->second == output);
-    }
-  }
+  check_lean_repeats(kKernels, kOwnExperts, {40, 0, 1, 33});
 }
 
 TEST_CASE("lean decodes behind one another, whose kernels start before the last one ends, keep their bytes") {

@@ -13,23 +13,10 @@ namespace {
 constexpr LeanShape kOwnExperts{{"", 640, 256, 8, 3, 130, 8, false}, 256};
 constexpr LeanShape kMappedExperts{{"", 256, 640, 5, 4, 72, 16, true}, 128};
 
+constexpr LeanKernels<LeanPrefillLaunches> kKernels{lean_prefill_variants, lean_prefill_launches};
+
 void check_shape(const LeanShape& shape, i64 bits, bool is_bfloat16) {
-  const LayerShape& s = shape.layer;
-  const LeanPlan plan = lean_plan_of(shape, bits, is_bfloat16);
-  must(resolver().resolve(lean_prefill_variants(plan)));
-  Case which(s, bits, is_bfloat16);
-  LeanArena arena(plan);
-  for (const Routing& routing : routings_of(s)) {
-    const UploadedRouting routed(routing);
-    SameBytes same;
-    for (const i64 tokens : live_counts(s.capacity)) {
-      INFO(concat(bits, " bits, ", is_bfloat16 ? "bf16" : "fp16", ", ", tokens, " tokens, ", routing.name));
-      LeanRun run(shape, which, routing, tokens, arena, same);
-      run.check(
-          lean_prefill_launches(plan, tokens, arena.tensors(), which.weights(), routed.inputs(which.x())));
-    }
-    same.finish();
-  }
+  check_lean(kKernels, shape, bits, is_bfloat16);
 }
 
 }  // namespace
@@ -76,29 +63,5 @@ TEST_CASE("a lean prefill of as many experts as routes, one route each, agrees w
 }
 
 TEST_CASE("a lean prefill repeats its bytes in the arena that the last launch left, without any reset") {
-  const LayerShape& s = kOwnExperts.layer;
-  const LeanPlan plan = lean_plan_of(kOwnExperts, 3, true);
-  must(resolver().resolve(lean_prefill_variants(plan)));
-  Case which(s, 3, true);
-  LeanArena arena(plan);
-  const UploadedRouting routed(routings_of(s)[0]);
-  arena.reset();
-  std::map<i64, std::vector<float>> first;
-  for (int round = 0; round < 3; ++round) {
-    for (const i64 tokens : {130, 0, 1, 33}) {
-      const LeanPrefillLaunches launches =
-          lean_prefill_launches(plan, tokens, arena.tensors(), which.weights(), routed.inputs(which.x()));
-      launch(launches.route_pack);
-      launch(launches.fc1);
-      launch(launches.activate);
-      for (const LeanPrefillSlice& slice : launches.slices) {
-        launch(slice.fc2);
-        launch(slice.sum);
-      }
-      auto output = arena.values<float>(arena.output);
-      output.resize(static_cast<std::size_t>(tokens * s.hidden));
-      const auto [place, is_new] = first.try_emplace(tokens, output);
-      if (!is_new) CHECK(place->second == output);
-    }
-  }
+  check_lean_repeats(kKernels, kOwnExperts, {130, 0, 1, 33});
 }

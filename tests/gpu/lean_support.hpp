@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "planner/core/text.hpp"
 #include "planner/moe/geometry.hpp"
@@ -244,5 +246,60 @@ class UploadedRouting {
   i64 id_bytes_;
   bool has_map_;
 };
+
+// The kernels of one executor.
+template <class Launches>
+struct LeanKernels {
+  std::vector<KernelVariant> (*variants)(const LeanPlan&);
+  Launches (*launches)(const LeanPlan&, i64, const LeanTensors&, const TrellisWeights&, const TrellisInputs&);
+};
+
+// Every launch of a layer agrees with the reference, at every count, and a row's bytes with any other's.
+template <class Launches>
+void check_lean(const LeanKernels<Launches>& kernels, const LeanShape& shape, i64 bits, bool is_bfloat16) {
+  const LayerShape& s = shape.layer;
+  const LeanPlan plan = lean_plan_of(shape, bits, is_bfloat16);
+  must(resolver().resolve(kernels.variants(plan)));
+  Case which(s, bits, is_bfloat16);
+  LeanArena arena(plan);
+  for (const Routing& routing : routings_of(s)) {
+    const UploadedRouting routed(routing);
+    SameBytes same;
+    for (const i64 tokens : live_counts(s.capacity)) {
+      INFO(concat(bits, " bits, ", is_bfloat16 ? "bf16" : "fp16", ", ", tokens, " tokens, ", routing.name));
+      LeanRun run(shape, which, routing, tokens, arena, same);
+      run.check(kernels.launches(plan, tokens, arena.tensors(), which.weights(), routed.inputs(which.x())));
+    }
+    same.finish();
+  }
+}
+
+// Launches repeat their bytes in the arena that the last one left, without any reset.
+template <class Launches>
+void check_lean_repeats(const LeanKernels<Launches>& kernels, const LeanShape& shape,
+                        const std::vector<i64>& counts) {
+  const LayerShape& s = shape.layer;
+  const LeanPlan plan = lean_plan_of(shape, 3, true);
+  must(resolver().resolve(kernels.variants(plan)));
+  Case which(s, 3, true);
+  LeanArena arena(plan);
+  const UploadedRouting routed(routings_of(s)[0]);
+  arena.reset();
+  std::map<i64, std::vector<float>> first;
+  for (int round = 0; round < 3; ++round) {
+    for (const i64 tokens : counts) {
+      const Launches launches =
+          kernels.launches(plan, tokens, arena.tensors(), which.weights(), routed.inputs(which.x()));
+      must(launch_each(launches, [](const auto& each) -> Status {
+        launch(each);
+        return Ok{};
+      }));
+      auto output = arena.values<float>(arena.output);
+      output.resize(static_cast<std::size_t>(tokens * s.hidden));
+      const auto [place, is_new] = first.try_emplace(tokens, output);
+      if (!is_new) CHECK(place->second == output);
+    }
+  }
+}
 
 }  // namespace moeplan::test
