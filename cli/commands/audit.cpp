@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cli/commands/engine_note.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/plan_choice.hpp"
@@ -280,6 +281,7 @@ Result<Report> audit_report(const PlannedConfig& planned, const std::vector<Depl
         "the reserve is that of a planner that sizes unpinned plans for blocks: ", options.assume_blocks,
         "; launches are the contract's own, and pinned plans are as they are",
         any_lean ? ", as are those of the lean executor, which has blocks of its own" : ""));
+  add_engine_note(report, deployment);
   if (!planned.mixed_parts.empty())
     report.notes.push_back(
         "the one-grid kernels of mixed bit widths are compiled for their capacity: fewer live tokens change "

@@ -190,7 +190,8 @@ class MoeConfig {
     return {ErrorCode::invalid_value, "",
             concat("--executor: ", one.executor().name, " and ", other.executor().name,
                    " both run the plans of ", one.contract().id, ", and there is nothing to compare"),
-            "leave one of them out, or choose the config's own contract with --contract"};
+            concat("leave one of them out, or name another contract: for example --executor ",
+                   contracts().front().id, ",lean")};
   }
 
   // Stated plans may differ: the same weights have to serve all that is compared.

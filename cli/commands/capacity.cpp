@@ -1,6 +1,7 @@
 // moeplan capacity: does the deployment fit, what is left for the KV cache, and which settings buy how much?
 #include <cstdio>
 
+#include "cli/commands/engine_note.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/gpu_table.hpp"
 #include "cli/commands/options.hpp"
@@ -404,6 +405,7 @@ Result<Report> capacity_report(const Deployment& d, const CapacityOptions& optio
         "the workspaces of MoE and indexer are not modelled for this engine path: they are part of the peak "
         "activation, and no total here "
         "contains it unless that is stated");
+  add_engine_note(report, d);
   if (auto missing = what_is_missing(worst); !missing.empty()) report.notes.push_back(std::move(missing));
   return report;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cli/commands/config_key.hpp"
+#include "cli/commands/engine_note.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/snapshot_of.hpp"
@@ -108,6 +109,7 @@ Result<Report> check_report(const PlannedConfig& planned, Gate& gate) {
   if (difference && (difference->differs() || !difference->settings.empty())) {
     for (Table& table : difference_tables(*difference, false)) report.tables.push_back(std::move(table));
   }
+  add_engine_note(report, subject.deployment);
   report.notes.push_back("moeplan help MP010 explains a rule, moeplan help rules lists them");
   return report;
 }

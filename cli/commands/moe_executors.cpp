@@ -69,7 +69,9 @@ Result<std::vector<MoeExecutor>> read_executors(const std::optional<std::string>
                      "for example --executor faithful,lean");
     auto executor = executor_named(name);
     if (!executor) return executor.error();
-    if (std::ranges::find(executors, *executor) == executors.end()) executors.push_back(std::move(*executor));
+    if (std::ranges::find(executors, *executor) != executors.end())
+      return refused(text, concat(name, " is named twice"), "name each once");
+    executors.push_back(std::move(*executor));
     if (executors.size() > kMostExecutors)
       return refused(text, concat("more than ", kMostExecutors, " executors"),
                      "compare them in several runs");

@@ -1,5 +1,6 @@
 #include "cli/commands/size.hpp"
 
+#include "cli/commands/engine_note.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/tensor_table.hpp"
@@ -213,6 +214,7 @@ Report size_report(const PlannedConfig& planned) {
   if (deployment.engine)
     report.notes.push_back(
         "one arena a runtime, shared by all layers of a model on a device, not one a layer");
+  add_engine_note(report, deployment);
   report.notes.push_back(
       "arenas only: weights, KV cache and the engine's other buffers are not in these totals");
   return report;

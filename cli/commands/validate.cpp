@@ -17,6 +17,7 @@
 #include "planner/core/text.hpp"
 #include "runtime/device/validator.hpp"
 #include "runtime/jit/digest.hpp"
+#include "runtime/moe/trellis_layer_plan.hpp"
 #include "runtime/weights/layer_weights.hpp"
 
 namespace moeplan {
@@ -30,7 +31,7 @@ class WeightsOfShapes {
   // Null: plans run layers that are made up. Error: the file does not hold what the plan runs.
   Result<const LayerWeights*> of(const MoeRequest& request, const MoeLayout& layout) {
     if (path_.empty() || layout.weight_layout != WeightLayout::trellis) return nullptr;
-    const ExpertsShape shape = experts_shape(trellis_plan(request, layout));
+    const ExpertsShape shape = experts_shape(trellis_layer_plan(request, layout));
     for (const auto& known : opened_)
       if (known->shape() == shape) return known.get();
     auto weights = LayerWeights::open(path_, layer_, shape);

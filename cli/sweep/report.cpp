@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/commands/engine_note.hpp"
 #include "cli/commands/launch_key.hpp"
 #include "cli/commands/planned_config.hpp"
 #include "cli/render/text.hpp"
@@ -209,6 +210,7 @@ void add_notes(const SweepView& view, const Selection& selection, const ShownPoi
                                   grouped(shown.done), " points"));
   }
   add_kv_note(view, report);
+  add_engine_note(report, d);
   if (shown.raised > 0)
     report.notes.push_back(concat("the engine refuses a capacity above max_num_batched_tokens ",
                                   grouped(d.engine->max_num_batched_tokens), ": ", grouped(shown.raised),

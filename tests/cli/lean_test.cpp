@@ -65,6 +65,24 @@ TEST_CASE(
   CHECK(prefill["pinned"] == false);
 }
 
+TEST_CASE("reports of a contract that no engine runs say so") {
+  for (const char* command : {"size", "audit", "capacity", "check"}) {
+    INFO(command);
+    const std::string engine = concat(command, " -c configs/glm52.json");
+    const std::string lean = concat(engine, " --contract moeplan-lean-1");
+    const std::string kNote = "no engine runs plans of moeplan-lean-1";
+    CHECK(contains(run_moeplan(lean).out, kNote));
+    CHECK_FALSE(contains(run_moeplan(engine).out, kNote));
+  }
+}
+
+TEST_CASE("weights are looked for under the lean contract too") {
+  const Output outcome = run_moeplan(
+      "validate -c configs/glm52.json --contract moeplan-lean-1 --weights nosuch.safetensors --layer 3");
+  CHECK(outcome.exit_code == 3);
+  CHECK(contains(outcome.err, "cannot read nosuch.safetensors"));
+}
+
 TEST_CASE("pins that a config states are told to change nothing under the lean contract, and only there") {
   for (const char* command : {"size", "check"}) {
     const std::string text = text_of(command);
