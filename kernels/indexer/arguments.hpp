@@ -57,6 +57,21 @@ struct IndexerSelectArguments {
   bool is_physical;  // indices are places in the cache, page * 64 + token % 64
 };
 
+struct IndexerClearArguments {
+  unsigned char* memory;
+  i64 bytes;  // a multiple of 16
+};
+
+struct IndexerFusedArguments {
+  IndexerScoreArguments score;  // of all tokens
+  i64 top_k;
+  unsigned char* scratch;  // fused_scratch, clear up to `above`
+  i64 scratch_blocks;      // that it was made for; a grid has no more
+  float* scores;           // null: not wanted
+  int* indices;
+  bool is_physical;
+};
+
 struct IndexerGatherArguments {
   IndexerSource source;
   unsigned char* quants;    // [tokens, 128]

@@ -31,8 +31,6 @@ struct alignas(16) Quad {
   float logit[4];
 };
 
-inline float least_finite() { return ptx::float_of(0xFF7FFFFFu); }
-
 // Entries in the order of their tokens: lists of candidates, then logits. Those of a warp follow each other.
 class Entries {
  public:

@@ -90,6 +90,59 @@ inline int leading_zeros(u64 value) {
   return zeros;
 }
 
+// Global memory as other blocks have left it: not out of the L1 cache.
+struct alignas(16) Words {
+  int word[4];
+};
+inline Words load_current(const Words* address) {
+  Words words;
+  asm volatile("ld.global.cg.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+               : "l"(address)
+               : "memory");
+  return words;
+}
+inline int load_current(const int* address) {
+  int word;
+  asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
+  return word;
+}
+inline u64 load_current(const u64* address) {
+  u64 pair;
+  asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(pair) : "l"(address) : "memory");
+  return pair;
+}
+
+// Adds to a word of global memory, and returns what was there; orders nothing.
+inline int fetch_add_unordered(int* address, int value) {
+  int before;
+  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(address), "r"(value)
+               : "memory");
+  return before;
+}
+
+// Adds to a word of global memory.
+inline void add_global(int* address, int value) {
+  asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+// ---- Launches that follow one another. Before sm_90 none overlap. ----
+
+// Lets the next launch start where it was asked to overlap with this one.
+inline void release_next_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Waits for the end of the launch before, and for what it wrote, where this one was asked to overlap with it.
+inline void wait_for_last_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // The bits of a float, and the float of bits.
 inline u32 bits_of(float value) {
   u32 bits;

@@ -29,5 +29,6 @@ inline float logit_of(u32 key) { return ptx::float_of(key >> 31 ? key & 0x7FFFFF
 inline u64 rank_of(u32 key, int index) { return static_cast<u64>(key) << 32 | ~static_cast<u32>(index); }
 
 inline float minus_infinity() { return ptx::float_of(0xFF800000u); }
+inline float least_finite() { return ptx::float_of(0xFF7FFFFFu); }
 
 }  // namespace moeplan

@@ -18,7 +18,8 @@ class Groups {
  public:
   Groups(const IndexerSource& source, int tile_rows)
       : source_(source),
-        rows_per_request_(static_cast<int>(source.rows_per_request)),
+        // As if it were another number each time: for lack of registers it is divided again.
+        rows_per_request_(ptx::opaque(static_cast<int>(source.rows_per_request))),
         tile_rows_(tile_rows),
         per_request_((rows_per_request_ + tile_rows - 1) / tile_rows) {}
 
@@ -60,11 +61,21 @@ class Groups {
   int per_request_;
 };
 
-// The first page of a block's share of all pages, and how many pages it has.
+// A block's share of all pages.
 struct Share {
-  Place begin;
-  int count;
+  Place begin;  // its first page
+  int count;    // of its pages
+  int first;    // the number of its first page among all
+  int total;    // pages of all blocks
 };
+// What find_share left in the words.
+inline Share found_share(int block, int grid_blocks, const int* words) {
+  const int* found = words + kWordShare;
+  const PageShares shares(found[3], grid_blocks);
+  if (block >= shares.blocks) return {.total = shares.total};
+  const int first = shares.begin(block);
+  return {{found[0], found[1], found[2]}, shares.begin(block + 1) - first, first, shares.total};
+}
 template <int kThreads>
 inline Share find_share(const Groups& groups, int block, int grid_blocks, int* words) {
   const int per_thread = (groups.count() + kThreads - 1) / kThreads;
@@ -75,21 +86,21 @@ inline Share find_share(const Groups& groups, int block, int grid_blocks, int* w
   for (int group = first; group < end; ++group) sum += groups.pages(group);
   const Prefix prefix = block_prefix<kThreads>(sum, words);
   const PageShares shares(prefix.total, grid_blocks);
-  if (block >= shares.blocks) return {};
-  const int begin = shares.begin(block), count = shares.begin(block + 1) - begin;
-  int* begin_words = words + kWordShare;
+  const int begin = block < shares.blocks ? shares.begin(block) : prefix.total;
+  int* found = words + kWordShare;
   if (prefix.before <= begin && begin < prefix.before + sum) {
     int group = first, page = begin - prefix.before, pages = groups.pages(group);
     while (page >= pages) {
       page -= pages;
       pages = groups.pages(++group);
     }
-    begin_words[0] = group;
-    begin_words[1] = page;
-    begin_words[2] = pages;
+    found[0] = group;
+    found[1] = page;
+    found[2] = pages;
   }
+  if (thread_id() == 0) found[3] = prefix.total;
   ptx::block_sync();
-  return {{begin_words[0], begin_words[1], begin_words[2]}, count};
+  return found_share(block, grid_blocks, words);
 }
 
 // The numbers of the chunk's pages, as a row sees them; negative: there is none.

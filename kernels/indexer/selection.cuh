@@ -30,10 +30,13 @@ inline int warp_prefix(int value) {
 constexpr int kWordSums = 0;      // a word a warp
 constexpr int kWordMost = 32;     // likewise
 constexpr int kWordReached = 32;  // a ReachedBin
-constexpr int kWordShare = 32;    // the Place where a block's share begins
+constexpr int kWordShare = 32;    // the Place where a block's share begins, and the pages of all
 constexpr int kWordFew = 36;      // how many of the few are there
 constexpr int kWordRanks = 64;    // and their ranks
 constexpr int kFew = 32;
+
+// Of a scorer, which has no few: where each warp scores, and where it loads.
+constexpr int kWordWalks = 40;
 
 // The sum of the values of lower threads, and of all.
 struct Prefix {

@@ -72,23 +72,20 @@ class Call {
     return {SlotRoom::candidates, tensors_.candidate_values, tensors_.candidate_indices, candidates};
   }
 
-  ScoreTile tile() const {
-    const i64 rows = rows_per_request();
-    ScoreTile tile{plan_.heads, 1};
-    for (const i64 of_tile : kScoreRows) {
-      const ScoreTile larger{plan_.heads, of_tile};
-      // A tile of four is left half empty by six rows, and a large prefill does not mind.
-      const bool is_filled = of_tile <= 2 ? rows >= of_tile : rows % of_tile == 0 || rows >= 8 * of_tile;
-      if (is_score_tile(larger) && is_filled) tile = larger;
-    }
-    return tile;
-  }
-  i64 groups(const ScoreTile& tile) const {
-    return inputs_.rows / rows_per_request() * ceil_div(rows_per_request(), tile.rows);
-  }
+  ScoreTile tile() const { return score_tile(plan_.heads, rows_per_request()); }
+  i64 tile_rows() const { return min_of(tile().rows, rows_per_request()); }
+  i64 groups() const { return inputs_.rows / rows_per_request() * ceil_div(rows_per_request(), tile_rows()); }
+
+  // What the blocks of a fused launch share lies behind all logits.
+  i64 fused_blocks() const { return plan_.multiprocessors * kScoreBlocksPerSm; }
+  FusedScratch fused_shared() const { return fused_scratch(inputs_.rows, fused_blocks()); }
+  i64 all_logits() const { return inputs_.rows * tokens() * 4; }  // bytes
 
   bool has_room(IndexerFold fold) const {
     switch (fold) {
+      case IndexerFold::fused:
+        return plan_.route == IndexerRoute::paged_fused && inputs_.rows <= kFusedRows &&
+               all_logits() + fused_shared().bytes <= plan_.logits * 4;
       case IndexerFold::single:
         return chunks() == 1;
       case IndexerFold::carry:
@@ -101,8 +98,10 @@ class Call {
 
   std::vector<IndexerNeed> need(IndexerFold fold) const {
     const i64 in_chunk = min_of(tokens(), chunk_tokens());  // of the first, which is the largest
+    const bool is_fused = fold == IndexerFold::fused;
     std::vector<IndexerNeed> needs = {
-        {"tile_logits", ((inputs_.rows - 1) * chunk_tokens() + in_chunk) * 4},
+        {"tile_logits", is_fused ? all_logits() + fused_shared().bytes
+                                 : ((inputs_.rows - 1) * chunk_tokens() + in_chunk) * 4},
         {"active_width", 4},
     };
     if (is_packed()) {
@@ -132,7 +131,7 @@ class Call {
           need_of_both("candidate_values", "candidate_indices", bytes);
           break;
       }
-    } else if (chunks() > 1) {
+    } else if (!is_fused && chunks() > 1) {
       // The second half from the third chunk on.
       const i64 rows = inputs_.rows + (chunks() > 2 ? plan_.rows : 0);
       need_of_both("candidate_values", "candidate_indices", rows * slot);
@@ -141,6 +140,10 @@ class Call {
   }
 
   std::vector<IndexerLaunch> launches(IndexerFold fold) {
+    if (fold == IndexerFold::fused) {
+      fuse();
+      return std::move(launches_);
+    }
     for (i64 chunk = 0; chunk < chunks(); ++chunk) {
       score(chunk);
       if (fold == IndexerFold::two_level)
@@ -199,15 +202,36 @@ class Call {
                         .contiguous_lengths = tensors_.contiguous_lengths,
                         .runtime_lengths = tensors_.runtime_lengths}});
     }
-    const ScoreTile tile_of_it = tile();
     launches_.emplace_back(KernelLaunch<IndexerScoreArguments>{
-        .variant = indexer_score_variant(tile_of_it),
-        .grid = min_of(plan_.multiprocessors * kScoreBlocksPerSm, groups(tile_of_it) * pages),
-        .arguments = {.source = source,
-                      .q = inputs_.q,
-                      .weights = inputs_.weights,
-                      .logits = tensors_.tile_logits,
-                      .logits_stride = chunk_tokens()}});
+        .variant = indexer_score_variant(tile()),
+        .grid = min_of(plan_.multiprocessors * kScoreBlocksPerSm, groups() * pages),
+        .arguments = score_arguments(source, chunk_tokens())});
+  }
+  IndexerScoreArguments score_arguments(const IndexerSource& source, i64 stride) const {
+    return {.source = source,
+            .q = inputs_.q,
+            .weights = inputs_.weights,
+            .logits = tensors_.tile_logits,
+            .logits_stride = stride};
+  }
+
+  void fuse() {
+    const FusedScratch shared = fused_shared();
+    auto* scratch = reinterpret_cast<unsigned char*>(tensors_.tile_logits) + all_logits();
+    launches_.emplace_back(
+        KernelLaunch<IndexerClearArguments>{.variant = kIndexerClear,
+                                            .grid = ceil_div(shared.above, kClearThreads * 16),
+                                            .arguments = {.memory = scratch, .bytes = shared.above}});
+    launches_.emplace_back(KernelLaunch<IndexerFusedArguments>{
+        .variant = indexer_fused_variant(tile()),
+        .grid = min_of(fused_blocks(), groups() * inputs_.table_width),
+        .arguments = {.score = score_arguments(cache_source(0, tokens()), tokens()),
+                      .top_k = plan_.top_k,
+                      .scratch = scratch,
+                      .scratch_blocks = fused_blocks(),
+                      .scores = inputs_.scores ? inputs_.scores : tensors_.topk_values,
+                      .indices = inputs_.indices ? inputs_.indices : tensors_.topk_indices,
+                      .is_physical = inputs_.is_physical}});
   }
 
   KernelLaunch<IndexerSelectArguments>& select(const IndexerSource& source, i64 slices) {
@@ -270,9 +294,9 @@ class Call {
 
 std::vector<IndexerFold> folds_of(const Call& call) {
   using enum IndexerFold;
-  // Few rows are selected from by more blocks than rows; many rows keep all of them busy.
-  std::vector<IndexerFold> order = {single, carry, two_level};
-  if (!call.is_packed() && call.tokens() > kSingleTokens) order = {two_level, single, carry};
+  // Beyond what one block selects from fast, several share a row: in one launch where it has room.
+  std::vector<IndexerFold> order = {single, fused, carry, two_level};
+  if (!call.is_packed() && call.tokens() > kSingleTokens) order = {fused, two_level, single, carry};
   std::erase_if(order, [&](IndexerFold fold) { return !call.has_room(fold); });
   return order;
 }
@@ -328,10 +352,16 @@ IndexerPlan indexer_plan(const IndexerRequest& request, const IndexerLayout& lay
 std::vector<KernelVariant> indexer_variants(const IndexerPlan& plan) {
   const bool is_packed = plan.route == IndexerRoute::packed_contiguous;
   std::vector<KernelVariant> variants;
-  for (i64 rows : kScoreRows) {
-    const ScoreTile tile{plan.heads, rows};
-    if (rows <= plan.rows && is_score_tile(tile)) variants.push_back(indexer_score_variant(tile));
+  const auto add = [&](const KernelVariant& variant) {
+    if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
+  };
+  static_assert(kMostTileRows <= kFusedRows, "no variant of the fused kernel that no call takes");
+  for (i64 rows = 1; rows <= plan.rows && rows <= kMostTileRows; ++rows) {
+    const ScoreTile tile = score_tile(plan.heads, rows);
+    add(indexer_score_variant(tile));
+    if (plan.route == IndexerRoute::paged_fused) add(indexer_fused_variant(tile));
   }
+  if (plan.route == IndexerRoute::paged_fused) variants.push_back(kIndexerClear);
   variants.push_back(kIndexerSelect);
   if (is_packed) variants.push_back(kIndexerGather);
   return variants;
@@ -365,7 +395,7 @@ i64 indexer_chunk_tokens(const IndexerPlan& plan, const IndexerInputs& inputs) {
 
 i64 indexer_tile_rows(const IndexerPlan& plan, const IndexerInputs& inputs) {
   const IndexerTensors nowhere{};
-  return Call(plan, nowhere, inputs).tile().rows;
+  return Call(plan, nowhere, inputs).tile_rows();
 }
 
 std::vector<IndexerNeed> indexer_need(const IndexerPlan& plan, const IndexerInputs& inputs) {

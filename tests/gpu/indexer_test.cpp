@@ -271,6 +271,34 @@ void check_call(const PlanShape& shape, TestCall& call) {
   CHECK(first);
 }
 
+// Logits that are hard to select from: ties, floods of one value, signed zeros, none, far apart.
+std::vector<std::vector<float>> hard_logits(i64 count, std::mt19937_64& engine) {
+  const auto made = [&](auto value) {
+    std::vector<float> logits(static_cast<std::size_t>(count));
+    for (i64 i = 0; i < count; ++i) logits[static_cast<std::size_t>(i)] = value(i);
+    return logits;
+  };
+  const auto uniform = [&](i64) { return static_cast<float>(engine() % 1'000'003) / 1000 - 400; };
+  const auto few = [&](i64) { return static_cast<float>(engine() % 5); };
+  const auto zeros = [&](i64) { return engine() % 40 == 0 ? static_cast<float>(engine() % 100) : 0.0f; };
+  const auto signed_zeros = [&](i64) { return engine() % 2 == 0 ? -0.0f : 0.0f; };
+  const auto numbers = [&](i64 i) {
+    return i % 9 == 0 ? kNan : i % 9 == 1 ? -kNan : static_cast<float>(i % 100);
+  };
+  const auto rising = [&](i64 i) { return static_cast<float>(i); };
+  const auto tiny = [&](i64) { return std::ldexp(1.0f, -static_cast<int>(engine() % 140)); };
+  // Logits of both signs in one bin, and others far above and below them.
+  const auto wide = [&](i64 i) {
+    return i % 10 == 0 ? static_cast<float>(i % 20 == 0 ? 1e7 : -1e7)
+                       : static_cast<float>(engine() % 2001) - 1000;
+  };
+  const auto holes = [&](i64 i) {
+    return i / 64 % 3 == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(engine() % 1000);
+  };
+  return {made(uniform), made(few),  made(zeros), made(signed_zeros), made(numbers),
+          made(rising),  made(tiny), made(holes), made(wide)};
+}
+
 }  // namespace
 
 TEST_CASE("the indexer's reference on a GPU computes what the one on the host does", "[indexer]") {
@@ -324,6 +352,42 @@ TEST_CASE("rows of a request share its pages, each with its own length", "[index
         lengths.push_back(static_cast<int>(row < per_request ? 1200 + row : 100 * row));
       TestCall call(shape, lengths);
       check_call({.route = RouteChoice::paged_tiled, .heads = heads, .rows = 24, .pages = 20}, call);
+      // The fused route has fewer rows; of its folds the fused one is among those that have room.
+      if (shape.rows <= 4)
+        check_call({.route = RouteChoice::paged_fused,
+                    .heads = heads,
+                    .rows = 4,
+                    .pages = 20,
+                    .top_k = 2048,
+                    .supertile = 32768},
+                   call);
+    }
+  }
+}
+
+TEST_CASE("one launch selects the same with any number of blocks", "[indexer]") {
+  // A block alone has all rows, and more logits than it holds in shared memory.
+  const i64 rows = 9, pages = 60;
+  for (const i64 per_request : {1, 3}) {
+    TestCall call({.heads = 32, .rows = rows, .rows_per_request = per_request, .pages = pages},
+                  {3840, 3000, 2049, 2048, 63, 0, 3840, 3839, 3777});
+    call.upload();
+    const Planned planned = planned_of(
+        {.route = RouteChoice::paged_fused, .rows = rows, .pages = pages, .top_k = 2048, .supertile = 32768});
+    std::optional<Selected> first;
+    for (const i64 grid : {0, 1, 2, 7, 100}) {
+      INFO("blocks " << grid << ", 0: as many as there may be; " << per_request << " rows a request");
+      PlannedArena arena(planned);
+      auto launches = arena.launches(call.inputs(), IndexerFold::fused);
+      for (IndexerLaunch& each : launches) {
+        if (auto* fused = std::get_if<KernelLaunch<IndexerFusedArguments>>(&each); fused && grid > 0)
+          fused->grid = grid;
+        std::visit([](const auto& one) { launch(one); }, each);
+      }
+      const Selected selected = arena.selected(rows);
+      if (!first) check_selected(call, call.reference(), 2048, selected);
+      if (first) CHECK(selected == *first);
+      first = selected;
     }
   }
 }
@@ -351,9 +415,11 @@ TEST_CASE("tokens without a page are never selected", "[indexer]") {
 TEST_CASE("of equal logits the lowest indices are selected", "[indexer]") {
   TestCall call({.heads = 32, .rows = 2, .pages = 200}, {12800, 9000}, std::mt19937_64(5), {2}, true);
   call.upload();
-  for (const i64 supertile : {512, 32768}) {
+  for (const PlanShape& shape : {PlanShape{.route = RouteChoice::paged_tiled, .supertile = 512},
+                                 PlanShape{.route = RouteChoice::paged_tiled, .supertile = 32768},
+                                 PlanShape{.route = RouteChoice::paged_fused, .supertile = 32768}}) {
     const Planned planned = planned_of(
-        {.route = RouteChoice::paged_tiled, .rows = 2, .pages = 200, .top_k = 1024, .supertile = supertile});
+        {.route = shape.route, .rows = 2, .pages = 200, .top_k = 1024, .supertile = shape.supertile});
     for (const IndexerFold fold : indexer_folds(planned.plan, call.inputs())) {
       INFO(name_of(fold));
       PlannedArena arena(planned);
@@ -382,34 +448,9 @@ TEST_CASE("what is no number is selected before every number", "[indexer]") {
 
 TEST_CASE("selection is exact: ties, floods of zeros, few values and none", "[indexer]") {
   std::mt19937_64 engine(11);
-  const auto made = [&](i64 count, auto value) {
-    std::vector<float> logits(static_cast<std::size_t>(count));
-    for (i64 i = 0; i < count; ++i) logits[static_cast<std::size_t>(i)] = value(i);
-    return logits;
-  };
-  const auto uniform = [&](i64) { return static_cast<float>(engine() % 1'000'003) / 1000 - 400; };
-  const auto few = [&](i64) { return static_cast<float>(engine() % 5); };
-  const auto zeros = [&](i64) { return engine() % 40 == 0 ? static_cast<float>(engine() % 100) : 0.0f; };
-  const auto signed_zeros = [&](i64) { return engine() % 2 == 0 ? -0.0f : 0.0f; };
-  const auto numbers = [&](i64 i) {
-    return i % 9 == 0 ? kNan : i % 9 == 1 ? -kNan : static_cast<float>(i % 100);
-  };
-  const auto rising = [&](i64 i) { return static_cast<float>(i); };
-  const auto tiny = [&](i64) { return std::ldexp(1.0f, -static_cast<int>(engine() % 140)); };
-  // Logits of both signs in one bin, and others far above and below them.
-  const auto wide = [&](i64 i) {
-    return i % 10 == 0 ? static_cast<float>(i % 20 == 0 ? 1e7 : -1e7)
-                       : static_cast<float>(engine() % 2001) - 1000;
-  };
-  const auto holes = [&](i64 i) {
-    return i / 64 % 3 == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(engine() % 1000);
-  };
   for (const i64 count : {0, 1, 511, 512, 513, 8192, 8193, 20000, 40000}) {
     for (const i64 top_k : kIndexerTopK) {
-      const std::vector<std::vector<float>> all = {
-          made(count, uniform),      made(count, few),     made(count, zeros),
-          made(count, signed_zeros), made(count, numbers), made(count, rising),
-          made(count, tiny),         made(count, holes),   made(count, wide)};
+      const std::vector<std::vector<float>> all = hard_logits(count, engine);
       for (std::size_t kind = 0; kind < all.size(); ++kind) {
         INFO("count " << count << ", top_k " << top_k << ", kind " << kind);
         const Uploaded<float> logits(all[kind]);
@@ -435,27 +476,69 @@ TEST_CASE("selection is exact: ties, floods of zeros, few values and none", "[in
   }
 }
 
+TEST_CASE("one launch selects exactly, whatever the logits", "[indexer]") {
+  // Of one head, whose query and keys multiply to 1, a logit is the key's scale.
+  constexpr std::uint8_t kOne = 0x38;
+  std::mt19937_64 engine(12);
+  for (const i64 count : {0, 1, 513, 8192, 20000}) {
+    const i64 pages = max_of(ceil_div(count, 64), 1), top_k = 512;
+    const Planned planned =
+        planned_of({.route = RouteChoice::paged_fused, .pages = pages, .top_k = top_k, .supertile = 32768});
+    const auto all = hard_logits(count, engine);
+    for (std::size_t kind = 0; kind < all.size(); ++kind) {
+      INFO("count " << count << ", kind " << kind);
+      TestCall call({.heads = 32, .rows = 1, .pages = pages}, {static_cast<int>(count)});
+      oracle::IndexerCall& host = call.host();
+      std::ranges::fill(host.q, std::uint8_t{0});
+      std::ranges::fill(host.weights, 0.0f);
+      std::ranges::fill(host.cache, std::uint8_t{0});
+      host.q[0] = kOne;
+      host.weights[0] = 1;
+      for (i64 token = 0; token < count; ++token) {
+        std::uint8_t* page =
+            host.cache.data() + host.page_table[static_cast<std::size_t>(token / 64)] * kPageBytes;
+        page[token % 64 * kKeyElements] = kOne;
+        std::memcpy(page + kPageKeyBytes + token % 64 * 4, &all[kind][static_cast<std::size_t>(token)], 4);
+      }
+      call.upload();
+      PlannedArena arena(planned);
+      const Selected selected = arena.run(call.inputs(), IndexerFold::fused);
+      CHECK(selected.indices == oracle::exact_selection(all[kind], top_k));
+    }
+  }
+}
+
+TEST_CASE("one launch ranks one row while another is still counted", "[indexer]") {
+  // Of equal logits of a row, and of those of another that are not.
+  TestCall call({.heads = 32, .rows = 3, .pages = 200}, {12800, 9000, 12000});
+  std::fill_n(call.host().weights.begin() + 32, 32, 0.0f);
+  check_call({.route = RouteChoice::paged_fused, .rows = 4, .pages = 200, .top_k = 1024, .supertile = 32768},
+             call);
+}
+
 TEST_CASE("physical indices are places in the cache", "[indexer]") {
   TestCall call({.heads = 32, .rows = 2, .pages = 30}, {1900, 300});
   call.upload();
-  const Planned planned =
-      planned_of({.route = RouteChoice::paged_tiled, .rows = 2, .pages = 30, .supertile = 512});
-  for (const IndexerFold fold : indexer_folds(planned.plan, call.inputs())) {
-    INFO(name_of(fold));
-    PlannedArena arena(planned);
-    IndexerInputs inputs = call.inputs();
-    const Selected logical = arena.run(inputs, fold);
-    inputs.is_physical = true;
-    const Selected physical = arena.run(inputs, fold);
-    std::vector<int> expected = logical.indices;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      if (expected[i] < 0) continue;
-      const std::size_t row = i / 512;
-      expected[i] = call.host().page_table[row * 30 + static_cast<std::size_t>(expected[i] / 64)] * 64 +
-                    expected[i] % 64;
+  for (const RouteChoice route : {RouteChoice::paged_tiled, RouteChoice::paged_fused}) {
+    const i64 supertile = route == RouteChoice::paged_tiled ? 512 : 32768;
+    const Planned planned = planned_of({.route = route, .rows = 2, .pages = 30, .supertile = supertile});
+    for (const IndexerFold fold : indexer_folds(planned.plan, call.inputs())) {
+      INFO(name_of(fold));
+      PlannedArena arena(planned);
+      IndexerInputs inputs = call.inputs();
+      const Selected logical = arena.run(inputs, fold);
+      inputs.is_physical = true;
+      const Selected physical = arena.run(inputs, fold);
+      std::vector<int> expected = logical.indices;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        if (expected[i] < 0) continue;
+        const std::size_t row = i / 512;
+        expected[i] = call.host().page_table[row * 30 + static_cast<std::size_t>(expected[i] / 64)] * 64 +
+                      expected[i] % 64;
+      }
+      CHECK(physical.indices == expected);
+      CHECK(physical.scores == logical.scores);
     }
-    CHECK(physical.indices == expected);
-    CHECK(physical.scores == logical.scores);
   }
 }
 
@@ -471,9 +554,14 @@ TEST_CASE("1,000 replays of a captured call follow its lengths, and select what 
           "[indexer]") {
   TestCall call({.heads = 32, .rows = 4, .pages = 60}, {3840, 3000, 64, 0});
   call.upload();
-  const Planned planned =
+  std::vector<std::pair<Planned, IndexerFold>> cases;
+  const Planned tiled =
       planned_of({.route = RouteChoice::paged_tiled, .rows = 4, .pages = 60, .supertile = 512});
-  for (const IndexerFold fold : indexer_folds(planned.plan, call.inputs())) {
+  for (const IndexerFold fold : indexer_folds(tiled.plan, call.inputs())) cases.emplace_back(tiled, fold);
+  cases.emplace_back(
+      planned_of({.route = RouteChoice::paged_fused, .rows = 4, .pages = 60, .supertile = 32768}),
+      IndexerFold::fused);
+  for (const auto& [planned, fold] : cases) {
     INFO(name_of(fold));
     PlannedArena arena(planned);
     arena.run(call.inputs(), fold);  // loads what is captured below
@@ -482,7 +570,9 @@ TEST_CASE("1,000 replays of a captured call follow its lengths, and select what 
     must(launch_each(arena.launches(call.inputs(), fold), [&](const auto& one) -> Status {
       const auto kernel = resolver().find(one.variant, {.stream = stream});
       if (!kernel) return kernel.error();
-      return gpu().launcher.launch(**kernel, {.x = one.grid}, one.arguments, stream);
+      const Grid grid = (*kernel)->has_grid_barrier ? gpu().launcher.resident_grid(**kernel, one.grid)
+                                                    : Grid{.x = one.grid};
+      return gpu().launcher.launch(**kernel, grid, one.arguments, stream);
     }));
     const Graph graph = must(Graph::end(stream));
     std::mt19937_64 engine{7};

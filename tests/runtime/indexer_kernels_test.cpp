@@ -60,6 +60,17 @@ std::vector<Range> written_by(const KernelLaunch<IndexerSelectArguments>& launch
   return {{a.slot_values, slots * a.top_k * 4}, {a.slot_indices, slots * a.top_k * 4}};
 }
 
+std::vector<Range> written_by(const KernelLaunch<IndexerClearArguments>& launch) {
+  return {{launch.arguments.memory, launch.arguments.bytes}};
+}
+std::vector<Range> written_by(const KernelLaunch<IndexerFusedArguments>& launch) {
+  const auto& a = launch.arguments;
+  return {{a.score.logits, ((a.score.source.rows - 1) * a.score.logits_stride + a.score.source.tokens) * 4},
+          {a.scratch, fused_scratch(a.score.source.rows, a.scratch_blocks).bytes},
+          {a.scores, a.score.source.rows * a.top_k * 4},
+          {a.indices, a.score.source.rows * a.top_k * 4}};
+}
+
 // Whether a range lies in a tensor of the plan.
 bool is_inside(const IndexerLayout& layout, const Range& range) {
   const i64 begin = static_cast<const std::byte*>(range.begin) - kArena;
@@ -92,6 +103,10 @@ TEST_CASE("blocks share pages evenly, and none is without one") {
       for (int block = 0; block < shares.blocks; ++block) {
         const int count = shares.begin(block + 1) - shares.begin(block);
         is_even &= count >= 1 && (count == total / shares.blocks || count == total / shares.blocks + 1);
+      }
+      for (int page = 0; page < total; ++page) {
+        const int block = shares.block_of(page);
+        is_even &= shares.begin(block) <= page && page < shares.begin(block + 1);
       }
       CHECK(is_even);
     }
@@ -163,15 +178,55 @@ TEST_CASE("a short context is selected from once") {
   CHECK(first_fold(planned, 48, 512) == IndexerFold::single);
   CHECK(names_of(
             indexer_launches(planned.plan, tensors_of(planned.layout), {.table_width = 512, .rows = 48})) ==
-        std::vector<std::string>{"indexer_score HEADS=32 ROWS=1", "indexer_select"});
+        std::vector<std::string>{"indexer_score HEADS=32 TOKENS=32 ROWS=1", "indexer_select"});
+}
+
+TEST_CASE("few rows of a long context are scored and selected from in one launch, behind one that clears") {
+  const Planned planned = planned_of(glm_paged(4, 8192));
+  const IndexerInputs inputs{.table_width = 2048, .rows = 2};
+  REQUIRE(first_fold(planned, 2, 2048) == IndexerFold::fused);
+  const IndexerTensors tensors = tensors_of(planned.layout);
+  const auto launches = indexer_launches(planned.plan, tensors, inputs);
+  CHECK(names_of(launches) ==
+        std::vector<std::string>{"indexer_clear", "indexer_fused HEADS=32 TOKENS=32 ROWS=1"});
+  const auto& clear = std::get<KernelLaunch<IndexerClearArguments>>(launches[0]).arguments;
+  const auto& fused = std::get<KernelLaunch<IndexerFusedArguments>>(launches[1]);
+  const FusedScratch scratch = fused_scratch(2, fused.arguments.scratch_blocks);
+  CHECK(fused.grid <= fused.arguments.scratch_blocks);
+  CHECK(clear.memory == fused.arguments.scratch);
+  CHECK(clear.bytes == scratch.above);
+  CHECK(clear.bytes % 16 == 0);
+  // Behind the logits of both rows, and as far as the call says.
+  const auto* begin = reinterpret_cast<const unsigned char*>(tensors.tile_logits);
+  CHECK(fused.arguments.scratch - begin == i64{2} * 2048 * 64 * 4);
+  const auto need = indexer_need(planned.plan, inputs);
+  CHECK(need.front().tensor == "tile_logits");
+  CHECK(need.front().bytes == fused.arguments.scratch - begin + scratch.bytes);
+  // Where a row less of logits is reserved, or more rows are live than a block knows of, it has no room.
+  const auto has_fused = [](IndexerPlan plan, const IndexerInputs& call) {
+    const auto folds = indexer_folds(plan, call);
+    return std::ranges::find(folds, IndexerFold::fused) != folds.end();
+  };
+  IndexerPlan exact = planned.plan;
+  exact.logits = need.front().bytes / 4;
+  CHECK(has_fused(exact, inputs));
+  --exact.logits;
+  CHECK_FALSE(has_fused(exact, inputs));
+  IndexerPlan many = planned.plan;
+  many.rows = 17;
+  CHECK(has_fused(many, {.table_width = 8, .rows = 16}));
+  CHECK_FALSE(has_fused(many, {.table_width = 8, .rows = 17}));
+  // Plans of the tiled route are for more rows than that pays for.
+  CHECK(first_fold(planned_of(glm_paged(48, 8192)), 2, 2048) != IndexerFold::fused);
 }
 
 TEST_CASE("a prefill gathers its pages and carries the best of chunk after chunk") {
   const Planned planned = planned_of(glm_prefill(3072, 1024));
   CHECK(names_of(indexer_launches(planned.plan, tensors_of(planned.layout),
                                   {.table_width = 1024, .rows = 3072})) ==
-        std::vector<std::string>{"indexer_gather", "indexer_score HEADS=32 ROWS=4", "indexer_select",
-                                 "indexer_gather", "indexer_score HEADS=32 ROWS=4", "indexer_select"});
+        std::vector<std::string>{"indexer_gather", "indexer_score HEADS=32 TOKENS=32 ROWS=4",
+                                 "indexer_select", "indexer_gather",
+                                 "indexer_score HEADS=32 TOKENS=32 ROWS=4", "indexer_select"});
 }
 
 TEST_CASE("rows of a request are scored together where its keys can be shared") {
@@ -181,9 +236,9 @@ TEST_CASE("rows of a request are scored together where its keys can be shared") 
         indexer_launches(planned.plan, tensors_of(planned.layout),
                          {.table_width = 512, .rows = 48, .rows_per_request = rows_per_request}))[0];
   };
-  CHECK(first(1) == "indexer_score HEADS=32 ROWS=1");
-  CHECK(first(4) == "indexer_score HEADS=32 ROWS=4");
-  CHECK(first(6) == "indexer_score HEADS=32 ROWS=2");
+  CHECK(first(1) == "indexer_score HEADS=32 TOKENS=32 ROWS=1");
+  CHECK(first(4) == "indexer_score HEADS=32 TOKENS=32 ROWS=4");
+  CHECK(first(6) == "indexer_score HEADS=32 TOKENS=16 ROWS=8");
 }
 
 TEST_CASE("plans that our indexer kernels do not run say why") {
@@ -212,6 +267,8 @@ TEST_CASE("the scorer's and the selector's shared memory fits a device with 99 K
     const ScoreTile tile = score_tile_of(variant);
     CHECK(score_shared(tile).bytes <= 101'376);
     CHECK(indexer_score_variant(tile) == variant);
+    CHECK(shared_bytes_of(indexer_fused_variant(tile)) == score_shared(tile).bytes);
+    CHECK(tile.rows <= kMostTileRows);
   }
   CHECK(select_shared().bytes <= 101'376);
 }
