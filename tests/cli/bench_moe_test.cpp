@@ -73,6 +73,7 @@ TEST_CASE("bench moe refuses what it could not time, with the option and a remed
       {kConfig + "--capacity 99999999", "--capacity 99999999: item 1, 99999999, has to be a whole number"},
       {kConfig + "--capacity 0", "--capacity 0: item 1, 0, has to be"},
       {kConfig + "--executor faithfull", "--executor faithfull: there is no such executor"},
+      {kConfig + "--executor lean,lean", "--executor lean,lean: lean is named twice"},
       {kConfig + "--executor ''", "--executor : the list is empty"},
       {kConfig + "--decode-rate 0", "--decode-rate 0: has to be T weights/s from 0.001 to 1,000,000"},
       {kConfig + "--decode-rate ''", "--decode-rate: has to be T weights/s"},

@@ -287,7 +287,7 @@ TEST_CASE("what cannot be answered is an error, never an empty success") {
   CHECK(contains(unstated.err, "--arch"));
 }
 
-TEST_CASE("a cache that others can write to is not used and said so; asked about it, that is an error") {
+TEST_CASE("a cache that others can write to is not used and said so: asked about it, that is an error") {
   const TemporaryFolder folder;
   const std::string cache = folder.path() + "/cache";
   mkdir(cache.c_str(), 0700);

@@ -245,7 +245,7 @@ void store_a_whole_and_a_damaged_entry(CacheFixture& fixture) {
 
 }  // namespace
 
-TEST_CASE("from a folder that may not be written to, entries are read; what cannot be done is said once") {
+TEST_CASE("from a folder that may not be written to, entries are read: what cannot be done is said once") {
   CacheFixture fixture;
   CHECK(in_child([&]() -> std::string {
           become_a_normal_user(fixture.parent.path());
@@ -257,7 +257,7 @@ TEST_CASE("from a folder that may not be written to, entries are read; what cann
         }) == "");
 }
 
-TEST_CASE("from a read-only disk, entries are read; what cannot be done is said once") {
+TEST_CASE("from a read-only disk, entries are read: what cannot be done is said once") {
   CacheFixture fixture;
   REQUIRE(mkdir(fixture.path.c_str(), 0700) == 0);
   check_on_small_disk([&]() -> std::string {

@@ -527,7 +527,7 @@ TEST_CASE("clear() removes entries and leftovers and nothing else") {
 }
 
 TEST_CASE(
-    "what an interrupted writer left goes with the next store; what a writer still holds stays an hour") {
+    "what an interrupted writer left goes with the next store: what a writer still holds stays an hour") {
   CacheFixture fixture;
   CubinCache cache = fixture.open();
   const auto leave = [&](const std::string& name) {
@@ -629,7 +629,7 @@ TEST_CASE("of threads that meet the same damage or the same failure, one says so
 }
 
 TEST_CASE(
-    "the cache lies in MOEPLAN_CACHE_DIR, else in XDG_CACHE_HOME, else in HOME; the paths are absolute") {
+    "the cache lies in MOEPLAN_CACHE_DIR, else in XDG_CACHE_HOME, else in HOME: the paths are absolute") {
   CHECK(*cache_folder({.cache_dir = "/c", .home = "/h", .xdg_cache_home = "/x"}) == "/c");
   CHECK(*cache_folder({.home = "/h", .xdg_cache_home = "/x"}) == "/x/moeplan");
   CHECK(*cache_folder({.home = "/h"}) == "/h/.cache/moeplan");

@@ -205,7 +205,7 @@ TEST_CASE("clocks of all timings are told as a range, or why there are none") {
   CHECK(contains(table_of(report), "no clocks: no library"));
 }
 
-TEST_CASE("what could not be timed is a finding and answers no; slow is no failure") {
+TEST_CASE("what could not be timed is a finding and answers no: slow is no failure") {
   MoeTimings timings = some_timings();
   timings.by_tokens.pop_back();
   const Report report = bench_moe_report(subject(), kH200, timings,
@@ -288,11 +288,12 @@ TEST_CASE("JSON of bench moe fits its published schema") {
   CHECK(json_of(reports[3])["verdict"] == "glm: SKIPPED · nothing was run: no GPU");
 }
 
-TEST_CASE("executors are names or contracts, each once; a name that is near is asked about") {
+TEST_CASE("executors are names or contracts, each once: a name that is near is asked about") {
   const auto read = [](std::optional<std::string> list) { return read_executors(list); };
   CHECK(*read(std::nullopt) == std::vector<MoeExecutor>{{"faithful", ""}});
-  CHECK(*read("faithful,sparkinfer-c2f135c,faithful") ==
+  CHECK(*read("faithful,sparkinfer-c2f135c") ==
         std::vector<MoeExecutor>{{"faithful", ""}, {"sparkinfer-c2f135c", "sparkinfer-c2f135c"}});
+  CHECK(contains(read("faithful,sparkinfer-c2f135c,faithful").error().message, "faithful is named twice"));
   CHECK(read("faithfull").error().help == "did you mean \"faithful\"?");
   CHECK(read("sparkinfer-c2f135d").error().help == "did you mean \"sparkinfer-c2f135c\"?");
   CHECK(contains(read("zzz").error().help, "there are faithful, lean, "));

@@ -54,7 +54,7 @@ TEST_CASE("the 32 slices are no cap: 33 behind 524,288 tokens, 63 short of 1M, 3
   }
 }
 
-TEST_CASE("carry: physical output, then short context, then off, then the budget; equality fits") {
+TEST_CASE("carry: physical output, then short context, then off, then the budget: equality fits") {
   const FoldSettings off{FoldMode::off, 0};
   CHECK(decide(48, 1, off, true).reason == "physical output requires streaming carry");
   CHECK(decide(48, 511, off).reason == "context is below the two-level threshold");
