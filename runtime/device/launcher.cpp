@@ -162,7 +162,7 @@ Status Launcher::launch(const ReadyKernel& kernel, Grid grid, void** arguments, 
     if (const Status resident = check_resident(kernel.name, grid.x * grid.y * grid.z, residency); !resident)
       return resident.error();
   }
-  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
   if (kernel.has_grid_barrier) {
     // Cooperative: the driver starts all blocks together or none.
@@ -172,6 +172,10 @@ Status Launcher::launch(const ReadyKernel& kernel, Grid grid, void** arguments, 
   if (kernel.overlaps_last) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.cluster > 1 && architecture().has_clusters) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
   }
 
   cudaLaunchConfig_t config{};

@@ -15,11 +15,13 @@
 
 namespace moeplan {
 
-// Blocks along each dimension.
+// Blocks along each dimension, and how many of the first make a cluster: they read each other's shared memory
+// where the architecture has clusters, and are launched alone elsewhere.
 struct Grid {
   i64 x = 1;
   i64 y = 1;
   i64 z = 1;
+  i64 cluster = 1;
 };
 
 // A cubin with how its entry point is launched: what the catalog says of its own kernels.

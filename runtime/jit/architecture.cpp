@@ -8,13 +8,13 @@ namespace {
 
 constexpr i64 kKiB = 1024;
 constexpr Architecture kArchitectures[] = {
-    {"sm_80", "8.0", 164 * kKiB, 163 * kKiB, 64, 32, false},
-    {"sm_86", "8.6", 100 * kKiB, 99 * kKiB, 48, 16, false},
-    {"sm_89", "8.9", 100 * kKiB, 99 * kKiB, 48, 24, false},
-    {"sm_90", "9.0", 228 * kKiB, 227 * kKiB, 64, 32, true},
-    {"sm_100", "10.0", 228 * kKiB, 227 * kKiB, 64, 32, true},
-    {"sm_120", "12.0", 100 * kKiB, 99 * kKiB, 48, 24, true},
-    {"sm_121", "12.1", 100 * kKiB, 99 * kKiB, 48, 24, true},
+    {"sm_80", "8.0", 164 * kKiB, 163 * kKiB, 64, 32, false, false},
+    {"sm_86", "8.6", 100 * kKiB, 99 * kKiB, 48, 16, false, false},
+    {"sm_89", "8.9", 100 * kKiB, 99 * kKiB, 48, 24, false, false},
+    {"sm_90", "9.0", 228 * kKiB, 227 * kKiB, 64, 32, true, true},
+    {"sm_100", "10.0", 228 * kKiB, 227 * kKiB, 64, 32, true, true},
+    {"sm_120", "12.0", 100 * kKiB, 99 * kKiB, 48, 24, true, true},
+    {"sm_121", "12.1", 100 * kKiB, 99 * kKiB, 48, 24, true, true},
 };
 
 // The same on all of them.

@@ -17,6 +17,7 @@ struct Architecture {
   i64 warps_per_sm;
   i64 blocks_per_sm;
   bool overlaps_launches;  // a launch may start before the one ahead of it ends
+  bool has_clusters;       // of blocks that read each other's shared memory
 };
 
 std::span<const Architecture> architectures();

@@ -16,6 +16,7 @@ struct KernelLaunch {
   KernelVariant variant;
   i64 grid = 1;  // blocks; of fused_trellis at most, fewer do as well
   Arguments arguments;
+  i64 cluster = 1;  // following blocks that read each other's shared memory, where a device can do that
 };
 
 // What a launch's routes are packed into: blocks of so many slots, and how many of each its tensors take.
