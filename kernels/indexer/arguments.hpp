@@ -37,7 +37,8 @@ struct IndexerScoreArguments {
 struct IndexerSelectArguments {
   IndexerSource source;
   i64 top_k;
-  i64 slices;           // of a row, a block each
+  i64 parts;            // of a slice, a block each of one cluster
+  i64 slices;           // of a row
   i64 slice_tokens;     // whole pages
   const float* logits;  // of the chunk; null: there are lists alone
   i64 logits_stride;
@@ -55,21 +56,6 @@ struct IndexerSelectArguments {
   float* scores;  // null: not wanted
   int* indices;
   bool is_physical;  // indices are places in the cache, page * 64 + token % 64
-};
-
-struct IndexerClearArguments {
-  unsigned char* memory;
-  i64 bytes;  // a multiple of 16
-};
-
-struct IndexerFusedArguments {
-  IndexerScoreArguments score;  // of all tokens
-  i64 top_k;
-  unsigned char* scratch;  // fused_scratch, clear up to `above`
-  i64 scratch_blocks;      // that it was made for; a grid has no more
-  float* scores;           // null: not wanted
-  int* indices;
-  bool is_physical;
 };
 
 struct IndexerGatherArguments {

@@ -5,6 +5,7 @@ namespace moeplan {
 
 extern "C" __global__ void __launch_bounds__(kThreads, kScoreBlocksPerSm)
     indexer_score(const __grid_constant__ IndexerScoreArguments args) {
+  ptx::release_next_launch();
   const Groups groups(args.source, kRows);
   int* words = reinterpret_cast<int*>(ptx::dynamic_shared() + kShared.words);
   const Share share =

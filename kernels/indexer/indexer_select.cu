@@ -1,15 +1,18 @@
 // indexer_select: the top_k best tokens of a row, or of a slice of one, out of the logits of a chunk and of
-// lists of earlier candidates: by logit, of equal ones those with the lowest indices, in ascending order. A
-// block a slice.
+// lists of earlier candidates: by logit, of equal ones those with the lowest indices, in ascending order.
 //
-// A sample guesses a logit that somewhat more than top_k entries reach; those are gathered in shared memory,
-// in order, and the exact rank is found among them. Where the guess was wrong, or too many entries tie, the
-// rank is found among all entries instead.
+// A cluster of blocks selects from a row: each takes a part of its entries, and each of its warps a part of
+// those. They count entries in bins, of logits first and then of ever fewer ranks, until few enough are left
+// that may be selected: those are listed, and the last one is found among them. Every entry has a rank of its
+// own, so that no two tie.
+//
+// A call takes as long as its warps have instructions to issue and blocks to wait for: loops are not
+// unrolled, every step is there once, and what is no candidate is looked at twice alone.
 #include "kernels/indexer/arguments.hpp"
+#include "kernels/indexer/cluster.cuh"
 #include "kernels/indexer/order.cuh"
 #include "kernels/indexer/pages.cuh"
 #include "kernels/indexer/selection.cuh"
-#include "planner/indexer/kernel_geometry.hpp"
 
 namespace moeplan {
 namespace {
@@ -21,316 +24,431 @@ static_assert(kThreads == THREADS, "host and device disagree about the threads o
 static_assert(kShared.bytes == SHARED_BYTES, "host and device disagree about shared memory");
 
 constexpr int kPageTokens = static_cast<int>(kKernelPageSize);
-constexpr int kHeld = static_cast<int>(kSelectCandidates);
-constexpr int kAllHeld = 3072;  // so few entries are held without a guess
-constexpr int kRounds = 4;      // in which a block takes entries to registers, four a thread and round
-static_assert(kHeld / kThreads * kWarps <= kHistogramBins);
-constexpr int kSamples = 4;  // a thread
+constexpr int kWarpEntries = 128;  // of a quad a lane
+constexpr int kListed = static_cast<int>(kSelectListed);
+constexpr int kFew = static_cast<int>(kSelectFew);
+constexpr int kClearBytes = static_cast<int>(kShared.before - kShared.histograms);  // histograms and bits
+static_assert(kFew == 32, "a lane each");
+
+// Words of shared memory. Those of two rounds by turns: what one reads of others while they count the next.
+constexpr int kWordCoarse = 0;     // sums of kBins / 32 bins, of two rounds
+constexpr int kWordSelected = 64;  // bits of those that are selected, a word a warp
+constexpr int kWordReached = 96;   // a ReachedBin
+constexpr int kWordListed = 100;   // entries of the block that are listed
+constexpr int kWordFew = 101;      // that are compared
+constexpr int kWordTotal = 102;    // that are selected
 
 struct alignas(16) Quad {
   float logit[4];
 };
+struct alignas(16) QuadWords {
+  u32 word[4];
+};
+// An entry that may be selected.
+struct alignas(8) Listed {
+  u32 key;
+  int entry;
+};
 
-// Entries in the order of their tokens: lists of candidates, then logits. Those of a warp follow each other.
+// Entries in the order of their tokens: lists of candidates, then logits.
 class Entries {
  public:
   Entries(const IndexerSelectArguments& args, int row, int slice) {
     const Groups rows(args.source, 1);
     if (args.logits) {
       const int first = slice * static_cast<int>(args.slice_tokens);
-      const int live = rows.live_tokens(row) - first;
-      const int slice_tokens = static_cast<int>(args.slice_tokens);
       logits_ = args.logits + row * args.logits_stride + first;
-      tokens_ = live < 0 ? 0 : (live < slice_tokens ? live : slice_tokens);
+      tokens_ = min(max(rows.live_tokens(row) - first, 0), static_cast<int>(args.slice_tokens));
       first_token_ = static_cast<int>(args.source.begin) + first;
     }
-    list_entries_ = static_cast<int>(args.lists * args.top_k);
-    list_values_ = args.list_values + row * args.list_row_step * args.top_k;
-    list_indices_ = args.list_indices + row * args.list_row_step * args.top_k;
+    if (args.lists > 0) {
+      list_entries_ = static_cast<int>(args.lists * args.top_k);
+      list_values_ = args.list_values + row * args.list_row_step * args.top_k;
+      list_indices_ = args.list_indices + row * args.list_row_step * args.top_k;
+    }
   }
 
   int count() const { return list_entries_ + tokens_; }
-  // Of an entry; minus infinity behind the last.
-  float logit(int entry) const { return entry < count() ? *at(entry) : minus_infinity(); }
   int index(int entry) const {
     return entry < list_entries_ ? list_indices_[entry] : first_token_ + entry - list_entries_;
   }
   // Of an entry at a multiple of four, and the three behind it.
   Quad quad(int entry) const {
-    if (entry >= count()) return {{minus_infinity(), minus_infinity(), minus_infinity(), minus_infinity()}};
-    Quad quad = *reinterpret_cast<const Quad*>(at(entry));
-    if (entry + 3 >= count()) {
-#pragma unroll
-      for (int i = 1; i < 4; ++i) quad.logit[i] = entry + i < count() ? quad.logit[i] : minus_infinity();
-    }
-    return quad;
+    return *reinterpret_cast<const Quad*>(entry < list_entries_ ? list_values_ + entry
+                                                                : logits_ + (entry - list_entries_));
   }
 
  private:
-  const float* at(int entry) const {
-    return entry < list_entries_ ? list_values_ + entry : logits_ + (entry - list_entries_);
-  }
-
   const float* logits_ = nullptr;
   int tokens_ = 0;
   int first_token_ = 0;
-  const float* list_values_;
-  const int* list_indices_;
-  int list_entries_;
+  const float* list_values_ = nullptr;
+  const int* list_indices_ = nullptr;
+  int list_entries_ = 0;
 };
 
-// ---- Few entries that are held in shared memory. ----
-
-struct Held {
-  float* logits;
-  int* entries;
-  int count;
+// The bin, from the top, in which the count of entries reaches what is wanted; how many lie above it, and in
+// it. Bin -1: there are no more than wanted, and all lie above.
+struct ReachedBin {
+  int bin;
+  int above;
+  int inside;
 };
 
-// Where a warp's entries of each round go that pass, when those of a round follow each other by warps, and
-// rounds by their numbers. `passing`: of the warp, a round each; `table`: a word a round and warp.
-template <int kOf>
-struct Places {
-  int first[kOf];
-  int total;
-};
-template <int kOf>
-inline Places<kOf> places_of(const int (&passing)[kOf], int* table) {
-  static_assert(kOf * kWarps <= kHistogramBins);
-#pragma unroll
-  for (int round = 0; round < kOf; ++round)
-    if (lane_id() == 0) table[round * kWarps + warp_id()] = passing[round];
-  ptx::block_sync();
-  Places<kOf> places{};
-#pragma unroll
-  for (int round = 0; round < kOf; ++round) {
-    const int of_warp = lane_id() < kWarps ? table[round * kWarps + lane_id()] : 0;
-    places.first[round] = places.total + ptx::warp_sum(lane_id() < warp_id() ? of_warp : 0);
-    places.total += ptx::warp_sum(of_warp);
+class Selection {
+ public:
+  Selection(const IndexerSelectArguments& args, int part, int row, int slice)
+      : args_(args),
+        cluster_(static_cast<int>(args.parts)),
+        entries_(args, row, slice),
+        part_(part),
+        row_(row),
+        slice_(slice) {
+    // Parts and warps are powers of two.
+    const int of_all = cluster_.parts() * kWarps * kWarpEntries - 1;
+    const int of_warp = (entries_.count() + of_all) >> ptx::population(of_all)
+                                                           << ptx::population(kWarpEntries - 1);
+    of_block_ = kWarps * of_warp;
+    first_ = part * of_block_;
+    begin_ = first_ + warp_id() * of_warp;
+    end_ = min(begin_ + of_warp, entries_.count());
   }
-  return places;
-}
 
-// A logit that, as a sample has it, somewhat more than `wanted` entries reach, and the largest of the sample;
-// the least of all: every entry is wanted.
-struct Guess {
-  float least;
-  float most;
-};
-inline Guess guess_logit(const Entries& entries, int wanted, const SelectionScratch& scratch) {
-  const int step = (entries.count() + 32 * kSamples * kWarps - 1) / (32 * kSamples * kWarps) * 32;
-  float logits[kSamples];
-#pragma unroll
-  for (int i = 0; i < kSamples; ++i) logits[i] = entries.logit((warp_id() * kSamples + i) * step + lane_id());
-  KeyRange finite;
-#pragma unroll
-  for (int i = 0; i < kSamples; ++i) finite.add_finite(key_of(logits[i]));
-  clear_histogram<kThreads>(scratch.histogram);
-  finite = block_range<kThreads>(finite, scratch.words);
-  const LogitBins bins(finite);
-#pragma unroll
-  for (int i = 0; i < kSamples; ++i)
-    if (!(logits[i] < least_finite())) ptx::add_shared(scratch.histogram + bins.of(logits[i]), 1);
-  ptx::block_sync();
-  // Four standard deviations of what a sample can be off by.
-  const float expected = static_cast<float>(wanted) * 32.0f / static_cast<float>(step);
-  const int reached = static_cast<int>(expected + 4.0f * sqrtf(expected)) + 8;
-  const ReachedBin bin = reach<kThreads>(reached, scratch);
-  return {bin.bin == 0 ? least_finite() : bins.least(bin.bin), logit_of(finite.most)};
-}
-
-// Holds the entries that reach a logit, in order. Not true: they are too many.
-inline bool hold(Held& held, const Entries& entries, float least, int* table) {
-  for (int begin = 0; begin < entries.count(); begin += kRounds * 4 * kThreads) {
-    const int own = begin + thread_id() * 4;
-    Quad quads[kRounds];
-#pragma unroll
-    for (int round = 0; round < kRounds; ++round) quads[round] = entries.quad(own + round * 4 * kThreads);
-    int passing[kRounds];
-#pragma unroll
-    for (int round = 0; round < kRounds; ++round) {
-      passing[round] = 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) passing[round] += !(quads[round].logit[i] < least);
-      passing[round] = ptx::warp_sum(passing[round]);
-    }
-    const Places<kRounds> places = places_of(passing, table);
-    if (held.count + places.total > kHeld) return false;
-#pragma unroll
-    for (int round = 0; round < kRounds; ++round) {
-      if (passing[round] == 0) continue;
-      int place = held.count + places.first[round];
-      bool passes[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        passes[i] = !(quads[round].logit[i] < least);
-        place += ptx::population(ptx::ballot(passes[i]) & lanes_below());
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (!passes[i]) continue;
-        held.logits[place] = quads[round].logit[i];
-        held.entries[place++] = own + round * 4 * kThreads + i;
-      }
-    }
-    held.count += places.total;
+  static void clear() {
+#pragma unroll 1
+    for (int i = thread_id(); i < kClearBytes / 16; i += kThreads)
+      shared_at<QuadWords>(kShared.histograms)[i] = {};
+    if (thread_id() == 0) words()[kWordListed] = words()[kWordFew] = words()[kWordTotal] = 0;
     ptx::block_sync();
   }
-  return true;
-}
 
-// ---- The result. ----
-
-inline void put(const IndexerSelectArguments& args, int row, int slice, int place, float logit, int index) {
-  if (args.slot_values) {
-    const i64 to = (row * args.slot_row_step + args.first_slot + slice) * args.top_k + place;
-    args.slot_values[to] = logit;
-    args.slot_indices[to] = index;
-    return;
+  void run() {
+    find_least();
+    count_selected();
+    put_selected();
+    cluster_.wait();
   }
-  if (args.is_physical && index >= 0) {
-    const int* numbers = args.source.page_table + row * args.source.table_stride;
-    index = numbers[index / kPageTokens] * kPageTokens + index % kPageTokens;
-  }
-  const i64 to = row * args.top_k + place;
-  if (args.scores) args.scores[to] = logit;
-  args.indices[to] = index;
-}
 
-// Selects from what is held. Not true: too many tie, or nearly so, for a short way.
-inline bool select_held(const IndexerSelectArguments& args, const Entries& entries, const Held& held,
-                        const Guess& guess, int row, int slice, const SelectionScratch& scratch) {
-  const int top_k = static_cast<int>(args.top_k);
-  const auto for_each = [&](const auto& visit) {
+ private:
+  template <class T>
+  static T* shared_at(i64 offset) {
+    return reinterpret_cast<T*>(ptx::dynamic_shared() + offset);
+  }
+  static int* histogram(int round) { return shared_at<int>(kShared.histograms) + round % 2 * kBins; }
+  static Listed* list() { return shared_at<Listed>(kShared.list); }
+  static int* words() { return shared_at<int>(kShared.words); }
+
+  // visit(quad, its first entry) for the entries of the warp, by all of its lanes; minus infinity behind the
+  // last.
+  template <class Visit>
+  void for_quads(const Visit& visit) const {
+    int entry = begin_ + lane_id() * 4;
+    Quad next;
+    if (entry < end_) next = entries_.quad(entry);
 #pragma unroll 1
-    for (int begin = 0; begin < held.count; begin += kThreads) {
-      const int at = begin + thread_id();
-      visit(at < held.count ? key_of(held.logits[at]) : kNoKey, at < held.count ? held.entries[at] : 0);
+    for (int first = begin_; first < end_; first += kWarpEntries, entry += kWarpEntries) {
+      Quad quad = next;
+      if (entry + kWarpEntries < end_) next = entries_.quad(entry + kWarpEntries);
+      if (entry + 3 >= end_) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) quad.logit[i] = entry + i < end_ ? quad.logit[i] : minus_infinity();
+      }
+      visit(quad, entry);
     }
-  };
-  u64 least = 0;
-  if (held.count > top_k) {
-    KeyRange range{key_of(guess.least), key_of(guess.most)};
-    clear_histogram<kThreads>(scratch.histogram);
-    if (guess.least == least_finite()) {
-      range = {};
-      for_each([&](u32 key, int) { range.add_finite(key); });
-      range = block_range<kThreads>(range, scratch.words);
-    } else {
-      ptx::block_sync();
+  }
+  // visit(one) for those that are listed.
+  template <class Visit>
+  void for_listed(const Visit& visit) const {
+    const int count = words()[kWordListed];
+#pragma unroll 1
+    for (int i = thread_id(); i < count; i += kThreads) visit(list()[i]);
+  }
+
+  // ---- The least rank that is selected: a span of ranks in which it lies becomes ever narrower. ----
+
+  void find_least() {
+    const int top_k = static_cast<int>(args_.top_k);
+    span_ = {kLeastRank, 0 - kLeastRank};
+    inside_ = wanted_ = top_k;
+    bool is_listed = entries_.count() <= top_k;
+    if (is_listed) list_entries();
+#pragma unroll 1
+    for (int round = 0; !is_listed || inside_ > wanted_; ++round) {
+      if (is_listed && inside_ <= kFew) {
+        span_.least = least_of_few();
+        return;
+      }
+      int* bins = histogram(round);
+      if (round > 1) {
+        for (int i = thread_id(); i < kBins; i += kThreads) bins[i] = 0;
+        ptx::block_sync();
+      }
+      if (round == 0)
+        count_logits(bins);
+      else if (is_listed)
+        for_listed([&](const Listed& one) { count_rank(bins, one.key, one.entry); });
+      else
+        count_ranks(bins);
+      const ReachedBin reached = reach(round, wanted_);
+      if (reached.bin < 0) {
+        // There are no more than wanted.
+        inside_ = wanted_;
+      } else {
+        span_ = round == 0
+                    ? Span{least_rank(reached.bin), least_rank(reached.bin + 1) - least_rank(reached.bin)}
+                    : span_.narrowed(reached.bin);
+        inside_ = reached.inside;
+        wanted_ -= reached.above;
+      }
+      if (!is_listed && top_k - wanted_ + inside_ <= kListed) {
+        list_entries();
+        is_listed = true;
+      }
     }
-    const LogitBins bins(range);
-    for_each([&](u32 key, int) {
-      if (key != kNoKey) ptx::add_shared(scratch.histogram + bins.of(logit_of(key)), 1);
+  }
+
+  void count_logits(int* bins) const {
+    int zeros = 0;  // which often come in floods
+    for_quads([&](const Quad& quad, int) {
+      bool are_finite = true;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) are_finite &= fabsf(quad.logit[i]) < infinity();
+      u32 keys[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) keys[i] = finite_key_of(quad.logit[i]);
+      if (!are_finite) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) keys[i] = key_of(quad.logit[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int bin = bin_of(keys[i]);
+        zeros += bin == kZeroBin;
+        if (bin != kZeroBin && (are_finite || keys[i] != kNoKey)) ptx::add_shared(bins + bin, 1);
+      }
+    });
+    zeros = ptx::warp_sum(zeros);
+    if (lane_id() == 0 && zeros > 0) ptx::add_shared(bins + kZeroBin, zeros);
+  }
+
+  // In the span, where too many are to be listed.
+  void count_ranks(int* bins) const {
+    for_quads([&](const Quad& quad, int entry) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) count_rank(bins, key_of(quad.logit[i]), entry + i);
+    });
+  }
+  void count_rank(int* bins, u32 key, int entry) const {
+    const u64 at = rank_of(key, entry) - span_.least;
+    if (at <= span_.width - 1) ptx::add_shared(bins + static_cast<int>(at >> span_.shift()), 1);
+  }
+
+  // All of the block from the least rank on, in any order.
+  void list_entries() const {
+    const float least = least_logit(span_.least);
+    const bool has_ties = static_cast<u32>(span_.least) != 0;  // some of the least logit are not among them
+    for_quads([&](const Quad& quad, int entry) {
+      bool reaches[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) reaches[i] = !(quad.logit[i] < least);
+      if (ptx::ballot(reaches[0] || reaches[1] || reaches[2] || reaches[3]) == 0) return;
+      if (has_ties) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          reaches[i] = reaches[i] && rank_of(key_of(quad.logit[i]), entry + i) >= span_.least;
+      }
+      u32 lanes[4];
+      int count = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        lanes[i] = ptx::ballot(reaches[i]);
+        count += ptx::population(lanes[i]);
+      }
+      int at = 0;
+      if (lane_id() == 0) at = ptx::fetch_add_shared(words() + kWordListed, count);
+      at = ptx::shuffle(at, 0);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (reaches[i])
+          list()[at + ptx::population(lanes[i] & lanes_below())] = {key_of(quad.logit[i]), entry + i};
+        at += ptx::population(lanes[i]);
+      }
     });
     ptx::block_sync();
-    const ReachedBin reached = reach<kThreads>(top_k, scratch);
-    if (reached.inside > kFew) return false;
-    // Entries ascend as indices do.
-    least = rank_of_few(
-        for_each, [&](u32 key, int) { return bins.of(logit_of(key)) == reached.bin; }, reached.inside,
-        top_k - reached.above, scratch.words);
   }
-  const auto is_best = [&](u32 key, int entry) { return key != kNoKey && rank_of(key, entry) >= least; };
-  int* table = scratch.histogram;
-  int round = 0;
-  ptx::block_sync();
-  for_each([&](u32 key, int entry) {
-    const u32 best = ptx::ballot(is_best(key, entry));
-    if (lane_id() == 0) table[round * kWarps + warp_id()] = ptx::population(best);
-    ++round;
-  });
-  ptx::block_sync();
-  int place = 0;
-  round = 0;
-  for_each([&](u32 key, int entry) {
-    const bool is_put = is_best(key, entry);
-    const u32 lanes = ptx::ballot(is_put);
-    const int of_warp = lane_id() < kWarps ? table[round * kWarps + lane_id()] : 0;
-    const int before = ptx::warp_sum(lane_id() < warp_id() ? of_warp : 0);
-    if (is_put)
-      put(args, row, slice, place + before + ptx::population(lanes & lanes_below()), logit_of(key),
-          entries.index(entry));
-    place += ptx::warp_sum(of_warp);
-    ++round;
-  });
-  for (int missing = place + thread_id(); missing < top_k; missing += kThreads)
-    put(args, row, slice, missing, minus_infinity(), -1);
-  return true;
-}
 
-// ---- Any entries, however many tie: slower. ----
-
-// visit(key, entry) for the entries of the warp, a lane each. Lanes without an entry have kNoKey.
-template <class Visit>
-inline void visit_warp(const Entries& entries, const Visit& visit) {
-  const int share = (entries.count() + 32 * kWarps - 1) / (32 * kWarps) * 32;
-  const int begin = warp_id() * share, end = min(begin + share, entries.count());
+  // By comparing each with each.
+  u64 least_of_few() const {
+    u64* few = shared_at<u64>(kShared.few);
+    int* count = words() + kWordFew;
+    for_listed([&](const Listed& one) {
+      const u64 rank = rank_of(one.key, one.entry);
+      if (rank - span_.least <= span_.width - 1) few[ptx::fetch_add_shared(count, 1)] = rank;
+    });
+    cluster_.sync();
+    u64* found = few + kFew;
+    if (warp_id() == 0) {
+      const int of_part = lane_id() < cluster_.parts() ? cluster_.word_of(count, lane_id()) : 0;
+      const int through = warp_prefix(of_part);
+      // The part that has the lane's entry: lower ones have fewer than so many.
+      int part = 0;
 #pragma unroll 1
-  for (int entry = begin + lane_id(); entry - lane_id() < end; entry += 32)
-    visit(entry < end ? key_of(entries.logit(entry)) : kNoKey, entry);
-}
-
-// How many entries of lower warps fulfil the condition, and how many of all.
-template <class Condition>
-inline Prefix count_where(const Entries& entries, const Condition& condition, int* words) {
-  int count = 0;
-  visit_warp(entries, [&](u32 key, int entry) { count += condition(key, entry); });
-  return warps_prefix<kThreads>(ptx::warp_sum(count), words);
-}
-
-inline void select_any(const IndexerSelectArguments& args, const Entries& entries, int row, int slice,
-                       const SelectionScratch& scratch) {
-  const int top_k = static_cast<int>(args.top_k);
-  const int valid = count_where(
-                        entries, [](u32 key, int) { return key != kNoKey; }, scratch.words)
-                        .total;
-  u64 least = 0;
-  if (valid > top_k) {
-    least = find_rank<kThreads>(
-        [&](const auto& visit) {
-          visit_warp(entries,
-                     [&](u32 key, int entry) { visit(key, key == kNoKey ? 0 : entries.index(entry)); });
-        },
-        top_k, scratch);
+      for (int i = 0; i < kMostParts; ++i) part += ptx::shuffle(through, i) <= lane_id();
+      const int through_lower = ptx::shuffle(through, max(part - 1, 0));
+      const int before = part == 0 ? 0 : through_lower;
+      const u64 own = lane_id() < inside_ ? cluster_.rank_of(few + (lane_id() - before), part) : 0;
+      int better = 0;
+#pragma unroll 1
+      for (int i = 0; i < inside_; ++i) better += ptx::shuffle(own, i) > own;
+      if (lane_id() < inside_ && better == wanted_ - 1) *found = own;
+    }
+    ptx::block_sync();
+    return *found;
   }
-  const auto is_best = [&](u32 key, int entry) {
-    return key != kNoKey && rank_of(key, entries.index(entry)) >= least;
-  };
-  const Prefix best = count_where(entries, is_best, scratch.words);
-  int place = best.before;
-  visit_warp(entries, [&](u32 key, int entry) {
-    const bool is_put = is_best(key, entry);
-    const u32 lanes = ptx::ballot(is_put);
-    if (is_put)
-      put(args, row, slice, place + ptx::population(lanes & lanes_below()), logit_of(key),
-          entries.index(entry));
-    place += ptx::population(lanes);
-  });
-  for (int missing = best.total + thread_id(); missing < top_k; missing += kThreads)
-    put(args, row, slice, missing, minus_infinity(), -1);
-}
+
+  // What all blocks have counted.
+  ReachedBin reach(int round, int wanted) {
+    constexpr int kGroups = 32, kOfGroup = kBins / kGroups;
+    static_assert(kOfGroup == 64, "two bins a lane");
+    const int* bins = histogram(round);
+    int* coarse = words() + kWordCoarse + round % 2 * kGroups;
+    int* reached = words() + kWordReached;
+    ptx::block_sync();
+#pragma unroll
+    for (int group = warp_id(); group < kGroups; group += kWarps) {
+      const int* of_lane = bins + group * kOfGroup + 2 * lane_id();
+      const int of_group = ptx::warp_sum(of_lane[0] + of_lane[1]);
+      if (lane_id() == 0) coarse[group] = of_group;
+    }
+    cluster_.sync();
+    if (warp_id() == 0) {
+      // From the top: a group of bins a lane, then two bins of the group in which it is reached.
+      const int sum = cluster_.sum(coarse + kGroups - 1 - lane_id());
+      const int through = warp_prefix(sum), total = ptx::shuffle(through, 31);
+      if (total <= wanted) {
+        if (lane_id() == 0) {
+          reached[0] = -1;
+          reached[1] = total;
+          reached[2] = 0;
+        }
+      } else {
+        const int group = first_lane(ptx::ballot(through >= wanted));
+        const int high = kBins - 1 - group * kOfGroup - 2 * lane_id();
+        const ptx::Pair of_bins = cluster_.sum_of_pair(bins + high - 1);
+        const int two = of_bins.first + of_bins.second;
+        const int through_two = ptx::shuffle(through - sum, group) + warp_prefix(two);
+        const int before = through_two - two;
+        if (lane_id() == first_lane(ptx::ballot(through_two >= wanted))) {
+          const bool is_lower = before + of_bins.second < wanted;
+          reached[0] = is_lower ? high - 1 : high;
+          reached[1] = is_lower ? before + of_bins.second : before;
+          reached[2] = is_lower ? of_bins.first : of_bins.second;
+        }
+      }
+    }
+    ptx::block_sync();
+    return {reached[0], reached[1], reached[2]};
+  }
+
+  // ---- The result. ----
+
+  bool is_selected(const Listed& one) const { return rank_of(one.key, one.entry) >= span_.least; }
+
+  // How many entries are selected, of lower blocks and of all, and those of the block: a bit each.
+  void count_selected() {
+    int* bits = shared_at<int>(kShared.bits);
+    int selected = 0;
+    for_listed([&](const Listed& one) {
+      if (!is_selected(one)) return;
+      ++selected;
+      const int at = one.entry - first_;
+      ptx::or_shared(bits + at / 32, 1u << at % 32);
+    });
+    selected = ptx::warp_sum(selected);
+    if (lane_id() == 0 && selected > 0) ptx::add_shared(words() + kWordTotal, selected);
+    cluster_.sync();
+    const int of_part = lane_id() < cluster_.parts() ? cluster_.word_of(words() + kWordTotal, lane_id()) : 0;
+    before_ = ptx::warp_sum(lane_id() < part_ ? of_part : 0);
+    total_ = ptx::warp_sum(of_part);
+    cluster_.arrive();
+  }
+
+  // An entry's place is how many lie before it.
+  void put_selected() const {
+    const int* bits = shared_at<int>(kShared.bits);
+    auto* before = shared_at<unsigned short>(kShared.before);  // each word
+    const int entries = max(min(entries_.count() - first_, of_block_), 0), bit_words = (entries + 31) / 32;
+    const int of_thread = (bit_words + kThreads - 1) / kThreads;
+    const int begin = thread_id() * of_thread, end = min(begin + of_thread, bit_words);
+    int count = 0;
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) count += ptx::population(bits[i]);
+    count = block_prefix<kThreads>(count, words() + kWordSelected).before;
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+      before[i] = static_cast<unsigned short>(count);
+      count += ptx::population(bits[i]);
+    }
+    ptx::block_sync();
+    for_listed([&](const Listed& one) {
+      if (!is_selected(one)) return;
+      const u32 at = static_cast<u32>(one.entry - first_);
+      put(before_ + before[at / 32] + ptx::population(bits[at / 32] & ((1u << at % 32) - 1)),
+          logit_of(one.key), entries_.index(one.entry));
+    });
+    if (part_ > 0) return;
+#pragma unroll 1
+    for (int at = total_ + thread_id(); at < args_.top_k; at += kThreads) put(at, minus_infinity(), -1);
+  }
+
+  void put(int place, float logit, int index) const {
+    if (args_.slot_values) {
+      const i64 to = (row_ * args_.slot_row_step + args_.first_slot + slice_) * args_.top_k + place;
+      args_.slot_values[to] = logit;
+      args_.slot_indices[to] = index;
+      return;
+    }
+    if (args_.is_physical && index >= 0) {
+      const int* numbers = args_.source.page_table + row_ * args_.source.table_stride;
+      index = numbers[index / kPageTokens] * kPageTokens + index % kPageTokens;
+    }
+    const i64 to = row_ * args_.top_k + place;
+    if (args_.scores) args_.scores[to] = logit;
+    args_.indices[to] = index;
+  }
+
+  const IndexerSelectArguments& args_;
+  const Cluster cluster_;
+  const Entries entries_;
+  const int part_;
+  const int row_;
+  const int slice_;
+  int of_block_;  // entries
+  int first_;     // of the block's
+  int begin_;     // of the warp's
+  int end_;
+  Span span_;
+  int inside_;  // entries in the span
+  int wanted_;  // of them
+  int before_;  // entries of lower blocks that are selected
+  int total_;   // of all
+};
 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     indexer_select(const __grid_constant__ IndexerSelectArguments args) {
-  unsigned char* shared = ptx::dynamic_shared();
-  const SelectionScratch scratch{reinterpret_cast<int*>(shared + kShared.histogram),
-                                 reinterpret_cast<int*>(shared + kShared.words)};
-  const int slices = static_cast<int>(args.slices), top_k = static_cast<int>(args.top_k);
-  const int row = static_cast<int>(blockIdx.x) / slices, slice = static_cast<int>(blockIdx.x) % slices;
-  const Entries entries(args, row, slice);
-
-  Guess guess{least_finite(), 0};
-  if (entries.count() > kAllHeld) guess = guess_logit(entries, top_k, scratch);
-  Held held{reinterpret_cast<float*>(shared + kShared.values),
-            reinterpret_cast<int*>(shared + kShared.entries), 0};
-  if (hold(held, entries, guess.least, scratch.histogram) &&
-      (held.count >= top_k || guess.least == least_finite()) &&
-      select_held(args, entries, held, guess, row, slice, scratch))
-    return;
-  select_any(args, entries, row, slice, scratch);
+  // Parts are a power of two.
+  const int parts = static_cast<int>(args.parts), slices = static_cast<int>(args.slices);
+  const int part = static_cast<int>(blockIdx.x) & (parts - 1);
+  const int block = static_cast<int>(blockIdx.x) >> ptx::population(parts - 1);
+  if (!kHasClusters && part > 0) return;
+  const int row = slices == 1 ? block : block / slices;
+  // What was there before the launch that scored.
+  Selection selection(args, part, row, block - row * slices);
+  Selection::clear();
+  ptx::wait_for_last_launch();
+  selection.run();
 }
 
 }  // namespace moeplan

@@ -26,19 +26,53 @@ inline void multiply_add_e4m3(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) 
 }
 #endif
 
-// Two e4m3 numbers, the first in the low byte, as halves: exact.
-inline u32 halves_of_e4m3(u32 pair) {
+// The address that instructions on shared memory take, as the compiler can reckon with it.
+inline u32 address_in_shared(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// load_matrices, copy_async and a load by such addresses, to which the instruction adds what is known of
+// them.
+inline void load_matrices(u32 (&matrices)[4], u32 row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+               : "r"(row)
+               : "memory");
+}
+inline void copy_async(u32 shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+inline float load_shared(u32 address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
+// The lower two of four e4m3 numbers, and the upper two, as halves: exact.
 #if __CUDA_ARCH__ >= 890
+inline u32 halves_of_e4m3(u32 four) {
   u32 halves;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<u16>(pair)));
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }"
+      : "=r"(halves)
+      : "r"(four));
   return halves;
+}
+inline u32 upper_halves_of_e4m3(u32 four) {
+  u32 halves;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, high; }"
+      : "=r"(halves)
+      : "r"(four));
+  return halves;
+}
 #else
+inline u32 halves_of_e4m3(u32 four) {
   // Sign, exponent and mantissa at their places leave 2^-8 of the value: the exponents' biases differ by 8.
-  const u32 spread = permute_bytes(pair, 0, 0x1404);
+  const u32 spread = permute_bytes(four, 0, 0x1404);
   const u32 magnitude = (spread & 0x7F007F00u) >> 1;
   return multiply_halves((spread & 0x80008000u) | magnitude, 0x5C005C00u);
-#endif
 }
+inline u32 upper_halves_of_e4m3(u32 four) { return halves_of_e4m3(four >> 16); }
+#endif
 
 // The lanes for which it is true, a bit each.
 inline u32 ballot(bool value) {
@@ -49,18 +83,6 @@ inline u32 ballot(bool value) {
   return lanes;
 }
 
-// The smallest and the largest value of a warp.
-inline u32 warp_min(u32 value) {
-  u32 least;
-  asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(least) : "r"(value));
-  return least;
-}
-inline u32 warp_max(u32 value) {
-  u32 most;
-  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(value));
-  return most;
-}
-
 // The sum of a warp's values.
 inline int warp_sum(int value) {
   int sum;
@@ -68,9 +90,20 @@ inline int warp_sum(int value) {
   return sum;
 }
 
+// The value of that lane.
+inline u64 shuffle(u64 value, int lane) {
+  const u32 high = static_cast<u32>(ptx::shuffle(static_cast<int>(value >> 32), lane));
+  return u64{high} << 32 | static_cast<u32>(ptx::shuffle(static_cast<int>(value), lane));
+}
+
 // Adds to a word of shared memory.
 inline void add_shared(int* address, int value) {
-  asm volatile("red.shared.add.s32 [%0], %1;" ::"r"(shared_address(address)), "r"(value) : "memory");
+  asm volatile("red.shared.add.s32 [%0], %1;" ::"r"(address_in_shared(address)), "r"(value) : "memory");
+}
+
+// Sets bits of a word of shared memory.
+inline void or_shared(int* address, u32 bits) {
+  asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(address_in_shared(address)), "r"(bits) : "memory");
 }
 
 // Adds to a word of shared memory, and returns what was there.
@@ -78,7 +111,7 @@ inline int fetch_add_shared(int* address, int value) {
   int before;
   asm volatile("atom.shared.add.s32 %0, [%1], %2;"
                : "=r"(before)
-               : "r"(shared_address(address)), "r"(value)
+               : "r"(address_in_shared(address)), "r"(value)
                : "memory");
   return before;
 }
@@ -90,43 +123,67 @@ inline int leading_zeros(u64 value) {
   return zeros;
 }
 
-// Global memory as other blocks have left it: not out of the L1 cache.
-struct alignas(16) Words {
-  int word[4];
+// ---- Blocks of a cluster: from sm_90 on. Before, a block is a cluster of its own. ----
+
+// Two words of shared memory.
+struct Pair {
+  int first;
+  int second;
 };
-inline Words load_current(const Words* address) {
-  Words words;
-  asm volatile("ld.global.cg.v4.s32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-               : "l"(address)
-               : "memory");
-  return words;
+
+#if __CUDA_ARCH__ >= 900
+// Says that the thread is there; what it wrote to its block's shared memory before is seen by all threads of
+// the cluster that wait.
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8)
+inline void cluster_arrive() {
+  asm volatile("fence.release.sync_restrict::shared::cta.cluster; barrier.cluster.arrive.relaxed.aligned;" ::
+                   : "memory");
 }
-inline int load_current(const int* address) {
+#else
+// Of global memory too, which takes longer.
+inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+#endif
+// Waits for all threads of the cluster.
+inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// Where an address of the own shared memory lies in that of a block.
+inline u32 cluster_address(u32 address, u32 block) {
+  u32 there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+  return there;
+}
+// A word, and two at a multiple of 8 bytes, of such an address.
+inline int load_cluster(u32 address) {
   int word;
-  asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
+  asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
   return word;
 }
-inline u64 load_current(const u64* address) {
-  u64 pair;
-  asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(pair) : "l"(address) : "memory");
+inline Pair load_cluster_pair(u32 address) {
+  Pair pair;
+  asm volatile("ld.shared::cluster.v2.s32 {%0, %1}, [%2];"
+               : "=r"(pair.first), "=r"(pair.second)
+               : "r"(address)
+               : "memory");
   return pair;
 }
-
-// Adds to a word of global memory, and returns what was there; orders nothing.
-inline int fetch_add_unordered(int* address, int value) {
-  int before;
-  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(address), "r"(value)
+#else
+inline void cluster_arrive() {}
+inline void cluster_wait() { block_sync(); }
+inline u32 cluster_address(u32 address, u32) { return address; }
+inline int load_cluster(u32 address) {
+  int word;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+inline Pair load_cluster_pair(u32 address) {
+  Pair pair;
+  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];"
+               : "=r"(pair.first), "=r"(pair.second)
+               : "r"(address)
                : "memory");
-  return before;
+  return pair;
 }
-
-// Adds to a word of global memory.
-inline void add_global(int* address, int value) {
-  asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
-}
+#endif
 
 // ---- Launches that follow one another. Before sm_90 none overlap. ----
 

@@ -61,21 +61,11 @@ class Groups {
   int per_request_;
 };
 
-// A block's share of all pages.
+// A block's share of all pages. None where it counts 0.
 struct Share {
   Place begin;  // its first page
   int count;    // of its pages
-  int first;    // the number of its first page among all
-  int total;    // pages of all blocks
 };
-// What find_share left in the words.
-inline Share found_share(int block, int grid_blocks, const int* words) {
-  const int* found = words + kWordShare;
-  const PageShares shares(found[3], grid_blocks);
-  if (block >= shares.blocks) return {.total = shares.total};
-  const int first = shares.begin(block);
-  return {{found[0], found[1], found[2]}, shares.begin(block + 1) - first, first, shares.total};
-}
 template <int kThreads>
 inline Share find_share(const Groups& groups, int block, int grid_blocks, int* words) {
   const int per_thread = (groups.count() + kThreads - 1) / kThreads;
@@ -86,7 +76,8 @@ inline Share find_share(const Groups& groups, int block, int grid_blocks, int* w
   for (int group = first; group < end; ++group) sum += groups.pages(group);
   const Prefix prefix = block_prefix<kThreads>(sum, words);
   const PageShares shares(prefix.total, grid_blocks);
-  const int begin = block < shares.blocks ? shares.begin(block) : prefix.total;
+  if (block >= shares.blocks) return {};
+  const int begin = shares.begin(block);
   int* found = words + kWordShare;
   if (prefix.before <= begin && begin < prefix.before + sum) {
     int group = first, page = begin - prefix.before, pages = groups.pages(group);
@@ -98,14 +89,19 @@ inline Share find_share(const Groups& groups, int block, int grid_blocks, int* w
     found[1] = page;
     found[2] = pages;
   }
-  if (thread_id() == 0) found[3] = prefix.total;
   ptx::block_sync();
-  return found_share(block, grid_blocks, words);
+  return {{found[0], found[1], found[2]}, shares.begin(block + 1) - begin};
+}
+
+// Of the number-th thing out of many; a stride has 32 bits, the product 64.
+inline u64 offset_of(int number, i64 stride) {
+  return static_cast<u64>(static_cast<u32>(number)) * static_cast<u32>(stride);
 }
 
 // The numbers of the chunk's pages, as a row sees them; negative: there is none.
 inline const int* page_numbers(const IndexerSource& source, int row) {
-  return source.page_table + row * source.table_stride + source.begin / kKernelPageSize;
+  return source.page_table +
+         (offset_of(row, source.table_stride) + static_cast<u32>(source.begin / kKernelPageSize));
 }
 
 }  // namespace moeplan

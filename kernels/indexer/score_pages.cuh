@@ -50,8 +50,8 @@ inline Operands load_operands(const unsigned char* head, int pair) {
   return {word(pair * 64), word(pair * 64 + 16), word(pair * 64 + 32), word(pair * 64 + 48)};
 #else
   const u32 first = word(pair * 32), second = word(pair * 32 + 16);
-  return {ptx::halves_of_e4m3(first), ptx::halves_of_e4m3(first >> 16), ptx::halves_of_e4m3(second),
-          ptx::halves_of_e4m3(second >> 16)};
+  return {ptx::halves_of_e4m3(first), ptx::upper_halves_of_e4m3(first), ptx::halves_of_e4m3(second),
+          ptx::upper_halves_of_e4m3(second)};
 #endif
 }
 
@@ -66,37 +66,54 @@ inline void load_queries(const unsigned char* all, int first_row, int rows) {
   }
 }
 
-// By a block, or by a warp where each has a row of its own.
 inline void load_weights(const IndexerScoreArguments& args, int first_row, int rows) {
   auto* weights = reinterpret_cast<float*>(ptx::dynamic_shared() + kShared.weights);
   const float* row = args.weights + static_cast<i64>(first_row) * HEADS;
-  if constexpr (kOwnsQueries) {
-    if (lane_id() < HEADS) weights[warp_id() * HEADS + lane_id()] = row[lane_id()];
-  } else {
-    for (int i = thread_id(); i < rows * HEADS; i += kThreads) weights[i] = row[i];
-  }
+  for (int i = thread_id(); i < rows * HEADS; i += kThreads) weights[i] = row[i];
 }
 // Of a lane's heads of a row in a tile of heads.
 struct alignas(8) Weights {
   float first, second;
 };
-inline Weights lane_weights(int row, int tile) {
-  return reinterpret_cast<const Weights*>(
-      ptx::dynamic_shared() +
-      kShared.weights)[(kOwnsQueries ? warp_id() : row) * (HEADS / 2) + tile * 4 + lane_id() % 4];
+inline Weights lane_weights(const float* of_row, int tile) {
+  return reinterpret_cast<const Weights*>(of_row)[tile * 4 + lane_id() % 4];
 }
 
-// Those of one row in a warp's registers.
+// Those of one row in a warp's registers, with their weights. On their way they lie in shared memory as they
+// are, the 16-byte granules of a head swizzled.
 struct OwnQueries {
   Operands operands[kHeadTiles][kPairs];
+  Weights weights[kHeadTiles];
 };
-inline void load_queries(OwnQueries& own, const unsigned char* all, int row) {
+// By all threads; closes a group of copies.
+inline void start_queries(const unsigned char* all, int row) {
+  const u32 to = ptx::address_in_shared(ptx::dynamic_shared() + kShared.queries);
+  const u32 granule = threadIdx.x, head = granule / 8;
+  if (granule < HEADS * 8)
+    ptx::copy_async(to + head * 128 + (granule % 8 ^ head % 8) * 16,
+                    all + static_cast<i64>(row) * (HEADS * kKeyElements) + granule * 16);
+  ptx::commit_copies();
+}
+inline void load_queries(OwnQueries& own, const float* weights, int row) {
+  const u32 from = ptx::address_in_shared(ptx::dynamic_shared() + kShared.queries);
+  const u32 lane = static_cast<u32>(lane_id());
 #pragma unroll
   for (int tile = 0; tile < kHeadTiles; ++tile) {
-    const unsigned char* head =
-        all + (static_cast<i64>(row) * HEADS + tile * 8 + lane_id() / 4) * kKeyElements + lane_id() % 4 * 4;
+    own.weights[tile] = lane_weights(weights + static_cast<i64>(row) * HEADS, tile);
 #pragma unroll
-    for (int pair = 0; pair < kPairs; ++pair) own.operands[tile][pair] = load_operands(head, pair);
+    for (int half = 0; half < 2; ++half) {
+      u32 q[4];
+      ptx::load_matrices(q, from + (tile * 8 + lane % 8) * 128 + ((half * 4 + lane / 8) ^ lane % 8) * 16);
+#if MOEPLAN_NATIVE_E4M3
+      own.operands[tile][half] = {q[0], q[1], q[2], q[3]};
+#else
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        own.operands[tile][2 * half + i] = {
+            ptx::halves_of_e4m3(q[2 * i]), ptx::upper_halves_of_e4m3(q[2 * i]),
+            ptx::halves_of_e4m3(q[2 * i + 1]), ptx::upper_halves_of_e4m3(q[2 * i + 1])};
+#endif
+    }
   }
 }
 
@@ -135,64 +152,74 @@ inline void walk_on(Walk& shared, const IndexerSource& source, int step) {
   ptx::warp_sync();
 }
 
-// A warp's keys: every kWarps-th step of the block's. A step lies in a stage as in a page,
-// keys and then scales, the 16-byte granules of a key swizzled.
+// A warp's keys: every kWarps-th step of the block's. In a stage the 16-byte granules of a key are swizzled,
+// by bits of their addresses: shared memory begins at a multiple of 128.
 class KeyStream {
  public:
-  KeyStream(const IndexerSource& source, int step, int last) : source_(source) { look_at(step, last); }
+  explicit KeyStream(const IndexerSource& source) : source_(source) {}
 
-  // Starts a step's keys, if it is before the last: the step that was looked at last.
+  // Starts a step's keys, if it is before the last: the warp's next one.
   void start(int step, int last) {
+#pragma unroll
+    for (int i = 0; i + 1 < kStages; ++i) started_[i] = started_[i + 1];
     if (step < last) {
-      const u32 mapped = 1u << stage_number(step);
-      mapped_ &= ~mapped;
-      if (number_ >= 0) {
-        mapped_ |= mapped;
-        copy(stage_of(step), (step - shared_walk(true).first) % kPageSteps);
-      }
-      look_at(step + kWarps, last);
+      if (step >= end_) look_ahead(step);
+      const int number = ptx::shuffle(numbers_, static_cast<u32>(step - begin_) / kWarps);
+      started_[kStages - 1] = number;
+      if (number >= 0) copy(step, number);
     }
     ptx::commit_copies();
   }
 
-  // Whether a step whose keys are there has a page.
-  bool is_mapped(int step) const { return mapped_ >> stage_number(step) & 1; }
+  // Whether the step that was started first, of those in stages, has a page.
+  bool is_mapped() const { return started_[0] >= 0; }
 
-  static unsigned char* stage_of(int step) {
-    return ptx::dynamic_shared() +
-           (warp_id() * kStages + stage_number(step)) * static_cast<int>(kShared.stage_bytes);
-  }
+  // Addresses in shared memory.
+  static u32 keys_of(int step) { return address(0) + stage_of(step) * static_cast<u32>(kShared.stage_bytes); }
+  static u32 scales_of(int step) { return address(kShared.scales) + stage_of(step) * (kStepTokens * 4); }
 
  private:
-  static int stage_number(int step) { return static_cast<int>(static_cast<u32>(step) / kWarps % kStages); }
-
-  // The number of the next step's page is on its way while others are multiplied.
-  void look_at(int step, int last) {
-    if (step >= last) return;
-    Walk& ahead = shared_walk(true);
-    walk_on(ahead, source_, step);
-    const int page = (step - ahead.first) / kPageSteps;
-    number_ = page_numbers(source_, ahead.row)[page];
-    if (source_.is_gathered && number_ >= 0) number_ = page;
+  static u32 address(i64 offset) { return ptx::address_in_shared(ptx::dynamic_shared() + offset); }
+  static u32 stage_of(int step) {
+    return static_cast<u32>(warp_id()) * kStages + static_cast<u32>(step) / kWarps % kStages;
   }
 
-  void copy(unsigned char* stage, int part) const {
-    const unsigned char* keys = source_.quants + number_ * source_.quant_stride + part * kKeyBytes;
+  // Loads the numbers of the pages of a step and those behind it in its group, a step a lane.
+  void look_ahead(int step) {
+    static_assert(kWarps % kPageSteps == 0, "the steps of a warp are all the same part of a page");
+    Walk& ahead = shared_walk(true);
+    walk_on(ahead, source_, step);
+    const int first = ahead.first, own = step + lane_id() * kWarps;
+    begin_ = step;
+    end_ = min(ahead.end, step + 32 * kWarps);
+    part_ = static_cast<u32>(step - first) % kPageSteps;
+    const int page = static_cast<u32>(own - first) / kPageSteps;
+    numbers_ = own < end_ ? page_numbers(source_, ahead.row)[page] : -1;
+    if (source_.is_gathered && numbers_ >= 0) numbers_ = page;
+  }
+
+  void copy(int step, int number) const {
     // Four tokens at a time: every other time the swizzle differs in one bit. Where to is computed again for
     // every step, in place of being kept through the multiplications.
-    const int lane = ptx::opaque(lane_id()), token = lane / 8, to = token * 128 + (lane % 8 ^ token) * 16;
+    const u32 lane = static_cast<u32>(ptx::opaque(lane_id())), token = lane / 8;
+    const u32 to = keys_of(step) + token * 128 + (lane % 8 ^ token) * 16, to_other = to ^ 64;
+    const unsigned char* keys =
+        source_.quants + (offset_of(number, source_.quant_stride) + (part_ * kKeyBytes + lane * 16));
 #pragma unroll
     for (int i = 0; i < kKeyBytes / 512; ++i)
-      ptx::copy_async(stage + (i % 2 == 0 ? to : to ^ 64) + i * 512, keys + i * 512 + lane * 16, 16);
+      ptx::copy_async((i % 2 == 0 ? to : to_other) + i * 512, keys + i * 512);
     if (lane < kStepTokens / 4)
-      ptx::copy_async(stage + kKeyBytes + lane * 16,
-                      source_.scales + number_ * source_.scale_stride + (part * kStepTokens + lane * 4) * 4,
-                      16);
+      ptx::copy_async(scales_of(step) + lane * 16,
+                      source_.scales + (offset_of(number, source_.scale_stride) +
+                                        (part_ * (kStepTokens * 4) + lane * 16)));
   }
 
   const IndexerSource& source_;
-  int number_ = 0;  // of the next step's page
-  u32 mapped_ = 0;  // stages whose page is there, a bit each
+  int begin_ = 0;  // of the steps whose pages' numbers are there
+  int end_ = 0;
+  int numbers_ = -1;           // the lane's
+  u32 part_ = 0;               // of a page: the warp's in this group
+  int started_[kStages] = {};  // numbers of pages
 };
 
 // ---- A step's keys times the heads of a row. ----
@@ -202,10 +229,10 @@ struct Keys {
   u32 words[kMultiplications][4];
 };
 
-inline void load_keys(Keys& keys, const unsigned char* tokens, int step) {
+// `granule`: the address of the lane's first one.
+inline void load_keys(Keys& keys, u32 granule, int step) {
   u32 k[4];
-  const int granule = lane_id() / 16 ^ lane_id() % 8;  // of the first step
-  ptx::load_matrices(k, tokens + lane_id() % 16 * 128 + (granule * 16 ^ step * 32));
+  ptx::load_matrices(k, granule ^ step * 32);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
 #if MOEPLAN_NATIVE_E4M3
@@ -214,7 +241,7 @@ inline void load_keys(Keys& keys, const unsigned char* tokens, int step) {
     // Two of the four bytes of a register stand where the others do in the heads: the order of the 16
     // elements that are summed does not matter.
     keys.words[2 * step + i / 2][i % 2] = ptx::halves_of_e4m3(k[i]);
-    keys.words[2 * step + i / 2][2 + i % 2] = ptx::halves_of_e4m3(k[i] >> 16);
+    keys.words[2 * step + i / 2][2 + i % 2] = ptx::upper_halves_of_e4m3(k[i]);
 #endif
   }
 }
@@ -247,8 +274,8 @@ struct LaneSums {
 };
 
 // A lane's token of a step. Where a step has fewer tokens than a warp has lanes, half of them hold none.
-inline int lane_token() {
-  const int lane = ptx::opaque(lane_id());
+inline u32 lane_token() {
+  const u32 lane = static_cast<u32>(ptx::opaque(lane_id()));
   return lane / 4 + lane % 2 * 8 + (kTokenTiles == 2 ? lane / 2 % 2 * 16 : 0);
 }
 inline bool has_token() { return kTokenTiles == 2 || lane_id() % 4 < 2; }
@@ -261,7 +288,7 @@ inline float token_sum(const float (&of_pairs)[kTokenTiles]) {
 }
 
 // By the heads in registers.
-inline float multiply_own(const unsigned char* stage, const OwnQueries& own) {
+inline float multiply_own(u32 granule, const OwnQueries& own) {
   float of_pairs[kTokenTiles] = {};
 #pragma unroll 1
   for (int t = 0; t < kTokenTiles; ++t) {
@@ -270,7 +297,7 @@ inline float multiply_own(const unsigned char* stage, const OwnQueries& own) {
     for (int step = 0; step < 4; ++step) {
       constexpr int kOfStep = kMultiplications / 4;
       Keys keys;
-      load_keys(keys, stage + t * 16 * 128, step);
+      load_keys(keys, granule + t * 16 * 128, step);
 #pragma unroll
       for (int i = step * kOfStep; i < (step + 1) * kOfStep; ++i) {
 #pragma unroll
@@ -282,7 +309,7 @@ inline float multiply_own(const unsigned char* stage, const OwnQueries& own) {
     }
     LaneSums sums;
 #pragma unroll
-    for (int tile = 0; tile < kHeadTiles; ++tile) sums.add(products[tile], lane_weights(0, tile));
+    for (int tile = 0; tile < kHeadTiles; ++tile) sums.add(products[tile], own.weights[tile]);
       // The last tile's stays last.
 #pragma unroll
     for (int i = 0; i + 1 < kTokenTiles; ++i) of_pairs[i] = of_pairs[i + 1];
@@ -295,6 +322,8 @@ inline float multiply_own(const unsigned char* stage, const OwnQueries& own) {
 inline float multiply_row(const Keys (&keys)[kTokenTiles], int row) {
   const auto* heads = reinterpret_cast<const Operands*>(ptx::dynamic_shared() + kShared.queries) +
                       row * (kHeadTiles * kPairs * 32) + lane_id();
+  const auto* weights_of_row =
+      reinterpret_cast<const float*>(ptx::dynamic_shared() + kShared.weights) + row * HEADS;
   LaneSums sums[kTokenTiles];
   // A loop even where it is gone through once: out of one, more would be kept in registers than there are.
   const int tiles = kHeadTiles == 2 ? ptx::opaque(kHeadTiles) : kHeadTiles;
@@ -316,7 +345,7 @@ inline float multiply_row(const Keys (&keys)[kTokenTiles], int row) {
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const Weights weights = lane_weights(row, tile + i);
+      const Weights weights = lane_weights(weights_of_row, tile + i);
 #pragma unroll
       for (int t = 0; t < kTokenTiles; ++t) sums[t].add(products[i][t], weights);
     }
@@ -337,18 +366,19 @@ inline void score_share(const IndexerScoreArguments& args, const Share& share) {
   ptx::warp_sync();
   const Walk& walk = shared_walk(false);
   int step = warp_id();
-  KeyStream stream(args.source, step, last);
+  KeyStream stream(args.source);
+  // Queries that are copied come before the keys, which would keep them waiting.
+  if constexpr (kOwnsQueries) start_queries(args.q, walk.row);
 #pragma unroll
   for (int i = 0; i + 1 < kStages; ++i) stream.start(step + i * kWarps, last);
-  OwnQueries own;
+  ptx::wait_copies<kStages - 1>();
+  const u32 first_granule = lane_id() % 16 * 128 + (lane_id() / 16 ^ lane_id() % 8) * 16;
   while (true) {
+    OwnQueries own;
     int rows = 1;
     if constexpr (kOwnsQueries) {
-      if (step >= last) break;
-      walk_on(shared_walk(false), args.source, step);
-      load_weights(args, walk.row, 1);
-      load_queries(own, args.q, walk.row);
-      ptx::warp_sync();
+      ptx::block_sync();
+      load_queries(own, args.weights, walk.row);
     } else {
       rows = Groups(args.source, kRows).rows(walk.group);
       load_weights(args, walk.row, rows);
@@ -360,33 +390,33 @@ inline void score_share(const IndexerScoreArguments& args, const Share& share) {
       ptx::wait_copies<kStages - 2>();
       ptx::warp_sync();
       stream.start(step + (kStages - 1) * kWarps, last);
-      const unsigned char* keys_of_it = KeyStream::stage_of(step);
+      const u32 granule = KeyStream::keys_of(step) + first_granule;
       const auto put = [&](int row, float sum) {
-        const float scale = reinterpret_cast<const float*>(keys_of_it + kKeyBytes)[lane_token()];
-        const float logit = stream.is_mapped(step) ? sum * scale : minus_infinity();
-        float* of_row = args.logits + (walk.row + row) * args.logits_stride;
-        if (has_token()) of_row[(step - walk.first) * kStepTokens + lane_token()] = logit;
+        const u32 token = lane_token();
+        const float scale = ptx::load_shared(KeyStream::scales_of(step) + token * 4);
+        const float logit = stream.is_mapped() ? sum * scale : minus_infinity();
+        const u32 of_row = static_cast<u32>(step - walk.first) * kStepTokens + token;
+        if (has_token()) args.logits[offset_of(walk.row + row, args.logits_stride) + of_row] = logit;
       };
       if constexpr (kOwnsQueries) {
-        put(0, multiply_own(keys_of_it, own));
+        put(0, multiply_own(granule, own));
       } else {
         Keys keys[kTokenTiles];
 #pragma unroll
         for (int t = 0; t < kTokenTiles; ++t) {
 #pragma unroll
-          for (int of_step = 0; of_step < 4; ++of_step)
-            load_keys(keys[t], keys_of_it + t * 16 * 128, of_step);
+          for (int of_step = 0; of_step < 4; ++of_step) load_keys(keys[t], granule + t * 16 * 128, of_step);
         }
 #pragma unroll 1
         for (int row = 0; row < rows; ++row) put(row, multiply_row(keys, row));
       }
     }
+    ptx::block_sync();
+    if (walk.end >= last) break;
+    walk_on(shared_walk(false), args.source, walk.end);
     if constexpr (kOwnsQueries) {
-      ptx::warp_sync();
-    } else {
-      ptx::block_sync();
-      if (walk.end >= last) break;
-      walk_on(shared_walk(false), args.source, walk.end);
+      start_queries(args.q, walk.row);
+      ptx::wait_copies<0>();
     }
   }
   ptx::wait_copies<0>();

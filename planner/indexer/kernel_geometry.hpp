@@ -14,10 +14,10 @@ constexpr i64 kPageBytes = kPageKeyBytes + kPageScaleBytes;
 
 // Numbers of keys that the kernels select, and numbers of heads that they score.
 constexpr i64 kIndexerTopK[] = {512, 1024, 2048};
+constexpr i64 kMostTopK = 2048;
 constexpr i64 kIndexerHeads[] = {16, 32, 64};
 
-// Bins of a histogram, and words in which a block passes on sums.
-constexpr i64 kHistogramBins = 1024;
+// Words in which a block passes on sums.
 constexpr i64 kBlockWords = 128;
 
 // ---- The scorer: its warps stream parts of pages, each its own; the queries of the rows that read them lie
@@ -62,25 +62,23 @@ constexpr ScoreTile score_tile(i64 heads, i64 rows_per_request) {
   return {heads, kSharedHeads[0].tokens, kSharedHeads[0].heads / heads};
 }
 
-// What a fused kernel's block holds in place of keys and queries while it selects. The scorer asks for it
-// too: one size for both, and as many blocks a multiprocessor.
-constexpr i64 kFusedSelectBytes = 80 * 1024;
-
 struct ScoreShared {
-  i64 stage_bytes;  // of a warp's ring, of kScoreStages
-  i64 queries;      // as operands, halves or e4m3 numbers
-  i64 weights;      // a float a head; of one row for each warp
+  i64 stage_bytes;  // keys of a warp's stage, of kScoreStages
+  i64 scales;       // of all stages
+  i64 queries;      // as operands, halves or e4m3 numbers; of one row, on their way to registers
+  i64 weights;      // a float a head
   i64 words;        // ints
   i64 bytes;
 };
 constexpr ScoreShared score_shared(const ScoreTile& tile) {
   ScoreShared s{};
   const bool is_own = has_own_queries(tile);
-  const i64 heads = (is_own ? kScoreWarps : tile.rows) * tile.heads;
-  s.stage_bytes = tile.tokens * (kKeyElements + kKeyScaleBytes);
-  s.queries = kScoreWarps * kScoreStages * s.stage_bytes;
-  s.weights = s.queries + (is_own ? 0 : heads * kKeyElements * 2);
-  s.words = max_of(s.weights + heads * 4, kFusedSelectBytes);
+  const i64 heads = tile.rows * tile.heads;
+  s.stage_bytes = tile.tokens * kKeyElements;
+  s.scales = kScoreWarps * kScoreStages * s.stage_bytes;
+  s.queries = s.scales + kScoreWarps * kScoreStages * tile.tokens * kKeyScaleBytes;
+  s.weights = s.queries + heads * kKeyElements * (is_own ? 1 : 2);
+  s.words = s.weights + heads * 4;
   s.bytes = s.words + kBlockWords * 4;
   return s;
 }
@@ -97,67 +95,42 @@ struct PageShares {
     const int larger = total % blocks;
     return block * (total / blocks) + (block < larger ? block : larger);
   }
-  // Whose share a page is in.
-  constexpr int block_of(int page) const {
-    const int each = total / blocks, larger = total % blocks;
-    const int in_larger = larger * (each + 1);
-    return page < in_larger ? page / (each + 1) : larger + (page - in_larger) / each;
-  }
 };
-
-// ---- The fused kernel: the scorer's blocks select from what they score together. ----
-
-constexpr i64 kFusedRows = 16;         // of a call, at most: a block knows all of its rows
-constexpr i64 kFusedBins = 2048;       // of a row's histogram
-constexpr i64 kFusedCandidates = 512;  // logits in one bin that are ranked one by one
-constexpr i64 kFusedFlags = 4;         // of rounds by turns: one is cleared two rounds ahead
-
-// What the blocks share, behind the logits. The part up to `above` is zero at the start.
-struct FusedScratch {
-  i64 barrier;     // an int: how often blocks have arrived
-  i64 flags;       // kFusedFlags ints: whether a row is open behind a round
-  i64 cursors;     // an int a row: how many candidates are listed
-  i64 histograms;  // [2, rows, kFusedBins] ints
-  i64 above;       // [rows, blocks] ints: entries of a block that are selected for sure
-  i64 candidates;  // [rows, kFusedCandidates] ranks
-  i64 bytes;
-};
-constexpr FusedScratch fused_scratch(i64 rows, i64 blocks) {
-  FusedScratch s{};
-  s.barrier = 0;
-  s.flags = 16;
-  s.cursors = s.flags + kFusedFlags * 4;
-  s.histograms = align_up(s.cursors + rows * 4, 16);
-  s.above = s.histograms + 2 * rows * kFusedBins * 4;
-  s.candidates = align_up(s.above + rows * blocks * 4, 16);
-  s.bytes = s.candidates + rows * kFusedCandidates * 8;
-  return s;
-}
-
-constexpr i64 kClearThreads = 256;
 
 // A slot: the top_k best candidates of a part of a row, in ascending order. Logits in one array, indices in
 // another.
 constexpr i64 slot_bytes(i64 top_k) { return top_k * 8; }
 
-// ---- The selector: a block a row, or a slice of one. ----
+// ---- The selector: a cluster of blocks a row, or a slice of one. ----
 
 constexpr i64 kSelectThreads = 1024;
-constexpr i64 kSelectCandidates = 5120;  // that it holds at a time
+constexpr i64 kSelectBins = 2048;    // of a histogram
+constexpr i64 kSelectListed = 4096;  // entries that may be selected, of which the last is found
+constexpr i64 kSelectFew = 32;       // entries that are compared with each other
+static_assert(2 * kMostTopK <= kSelectListed);
+
+// Parts of a row that blocks of one cluster select from, at most, and entries that pay for another part.
+constexpr i64 kSelectParts = 8;
+constexpr i64 kSelectPartEntries = 4096;
+constexpr i64 kSelectMostPartEntries = 131072;
 
 struct SelectShared {
-  i64 values;
-  i64 entries;
-  i64 histogram;
+  i64 list;        // a key and an entry each
+  i64 histograms;  // of two rounds by turns
+  i64 bits;        // an entry each
+  i64 before;      // 16 bits a word of them
+  i64 few;         // ranks of a block, and the one that is found
   i64 words;
   i64 bytes;
 };
 constexpr SelectShared select_shared() {
   SelectShared s{};
-  s.values = 0;
-  s.entries = s.values + kSelectCandidates * 4;
-  s.histogram = s.entries + kSelectCandidates * 4;
-  s.words = s.histogram + kHistogramBins * 4;
+  s.list = 0;
+  s.histograms = s.list + kSelectListed * 8;
+  s.bits = s.histograms + 2 * kSelectBins * 4;
+  s.before = s.bits + kSelectMostPartEntries / 8;
+  s.few = s.before + kSelectMostPartEntries / 32 * 2;
+  s.words = s.few + (kSelectFew + 1) * 8;
   s.bytes = s.words + kBlockWords * 4;
   return s;
 }

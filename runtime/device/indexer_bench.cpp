@@ -213,7 +213,7 @@ class CudaIndexerBench final : public IndexerBench {
       auto chain = inputs->run(launches, fold, false);
       if (!chain) return chain.error();
       timing.chain = std::move(*chain);
-      if (timings.empty() && fold != IndexerFold::fused) {
+      if (timings.empty()) {
         auto logits = inputs->run(launches, fold, true);
         if (!logits) return logits.error();
         timing.logits = std::move(*logits);

@@ -9,10 +9,14 @@
 namespace moeplan {
 namespace {
 
-// A row of so many tokens is selected from by one block.
-constexpr i64 kSingleTokens = 65536;
-// Tokens that a block selects from otherwise.
+// Tokens of a slice, of which the best go to a slot.
 constexpr i64 kSliceTokens = 32768;
+
+// Tokens that are selected from at once, at most; lists of earlier ones come beside them.
+constexpr i64 kMostSelectTokens = kSelectParts * kSelectMostPartEntries - 2 * kMostTopK;
+
+// Kernels multiply numbers by strides of so many bytes and elements at most.
+constexpr i64 kMostStride = (i64{1} << 32) - 1;
 
 template <class T>
 T* at(std::byte* address) {
@@ -40,6 +44,8 @@ class Call {
     MOEPLAN_CHECK(inputs.rows % rows_per_request() == 0, "requests of unequal rows");
     MOEPLAN_CHECK(inputs.page_stride >= kPageBytes && inputs.page_stride % 16 == 0,
                   "pages of a cache overlap or are not aligned");
+    MOEPLAN_CHECK(inputs.page_stride <= kMostStride && chunk_tokens() <= kMostStride,
+                  "a stride of more than 32 bits");
   }
 
   bool is_packed() const { return plan_.route == IndexerRoute::packed_contiguous; }
@@ -49,9 +55,18 @@ class Call {
   // Tokens whose logits are there at once.
   i64 chunk_tokens() const {
     if (is_packed()) return plan_.supertile;
-    return plan_.logits / inputs_.rows / kKernelPageSize * kKernelPageSize;
+    return min_of(plan_.logits / inputs_.rows / kKernelPageSize * kKernelPageSize, kMostSelectTokens);
   }
   i64 chunks() const { return ceil_div(tokens(), chunk_tokens()); }
+
+  // Rows whose logits are there at once, all of each: whole requests, as many each time.
+  i64 batch_rows() const {
+    if (is_packed()) return chunks() == 1 ? inputs_.rows : 0;
+    const i64 requests = inputs_.rows / rows_per_request();
+    if (tokens() > kMostSelectTokens) return 0;
+    const i64 most = min_of(plan_.logits / (rows_per_request() * tokens()), requests);
+    return most == 0 ? 0 : ceil_div(requests, ceil_div(requests, most)) * rows_per_request();
+  }
 
   i64 slices_of(i64 chunk) const {
     return ceil_div(min_of(chunk_tokens(), tokens() - chunk * chunk_tokens()), kSliceTokens);
@@ -74,20 +89,12 @@ class Call {
 
   ScoreTile tile() const { return score_tile(plan_.heads, rows_per_request()); }
   i64 tile_rows() const { return min_of(tile().rows, rows_per_request()); }
-  i64 groups() const { return inputs_.rows / rows_per_request() * ceil_div(rows_per_request(), tile_rows()); }
-
-  // What the blocks of a fused launch share lies behind all logits.
-  i64 fused_blocks() const { return plan_.multiprocessors * kScoreBlocksPerSm; }
-  FusedScratch fused_shared() const { return fused_scratch(inputs_.rows, fused_blocks()); }
-  i64 all_logits() const { return inputs_.rows * tokens() * 4; }  // bytes
+  i64 groups(i64 rows) const { return rows / rows_per_request() * ceil_div(rows_per_request(), tile_rows()); }
 
   bool has_room(IndexerFold fold) const {
     switch (fold) {
-      case IndexerFold::fused:
-        return plan_.route == IndexerRoute::paged_fused && inputs_.rows <= kFusedRows &&
-               all_logits() + fused_shared().bytes <= plan_.logits * 4;
       case IndexerFold::single:
-        return chunks() == 1;
+        return batch_rows() > 0;
       case IndexerFold::carry:
         return chunks() == 1 || plan_.has_candidates;
       case IndexerFold::two_level:
@@ -98,12 +105,10 @@ class Call {
 
   std::vector<IndexerNeed> need(IndexerFold fold) const {
     const i64 in_chunk = min_of(tokens(), chunk_tokens());  // of the first, which is the largest
-    const bool is_fused = fold == IndexerFold::fused;
-    std::vector<IndexerNeed> needs = {
-        {"tile_logits", is_fused ? all_logits() + fused_shared().bytes
-                                 : ((inputs_.rows - 1) * chunk_tokens() + in_chunk) * 4},
-        {"active_width", 4},
-    };
+    const i64 logits = fold == IndexerFold::single && !is_packed()
+                           ? batch_rows() * tokens()
+                           : (inputs_.rows - 1) * chunk_tokens() + in_chunk;
+    std::vector<IndexerNeed> needs = {{"tile_logits", logits * 4}, {"active_width", 4}};
     if (is_packed()) {
       needs.push_back({"gather_k_quant", in_chunk * kKeyElements});
       needs.push_back({"gather_k_scale", in_chunk * kKeyScaleBytes});
@@ -131,7 +136,7 @@ class Call {
           need_of_both("candidate_values", "candidate_indices", bytes);
           break;
       }
-    } else if (!is_fused && chunks() > 1) {
+    } else if (fold == IndexerFold::carry && chunks() > 1) {
       // The second half from the third chunk on.
       const i64 rows = inputs_.rows + (chunks() > 2 ? plan_.rows : 0);
       need_of_both("candidate_values", "candidate_indices", rows * slot);
@@ -140,12 +145,12 @@ class Call {
   }
 
   std::vector<IndexerLaunch> launches(IndexerFold fold) {
-    if (fold == IndexerFold::fused) {
-      fuse();
+    if (fold == IndexerFold::single) {
+      for (i64 row = 0; row < inputs_.rows; row += batch_rows()) select_of_rows(row);
       return std::move(launches_);
     }
     for (i64 chunk = 0; chunk < chunks(); ++chunk) {
-      score(chunk);
+      score(source_of(chunk), 0, chunk_tokens());
       if (fold == IndexerFold::two_level)
         select_slices(chunk);
       else
@@ -189,8 +194,16 @@ class Call {
     return source;
   }
 
-  void score(i64 chunk) {
-    const IndexerSource source = source_of(chunk);
+  // Rows of a source, from one on.
+  IndexerSource rows_of(IndexerSource source, i64 first, i64 rows) const {
+    source.page_table += first * source.table_stride;
+    source.lengths += first;
+    source.rows = rows;
+    return source;
+  }
+
+  // `first_row`: of the source's rows, among the call's.
+  void score(const IndexerSource& source, i64 first_row, i64 logits_stride) {
     const i64 pages = source.tokens / kKernelPageSize;
     if (is_packed()) {
       launches_.emplace_back(KernelLaunch<IndexerGatherArguments>{
@@ -204,55 +217,61 @@ class Call {
     }
     launches_.emplace_back(KernelLaunch<IndexerScoreArguments>{
         .variant = indexer_score_variant(tile()),
-        .grid = min_of(plan_.multiprocessors * kScoreBlocksPerSm, groups() * pages),
-        .arguments = score_arguments(source, chunk_tokens())});
-  }
-  IndexerScoreArguments score_arguments(const IndexerSource& source, i64 stride) const {
-    return {.source = source,
-            .q = inputs_.q,
-            .weights = inputs_.weights,
-            .logits = tensors_.tile_logits,
-            .logits_stride = stride};
+        .grid = min_of(plan_.multiprocessors * kScoreBlocksPerSm, groups(source.rows) * pages),
+        .arguments = {.source = source,
+                      .q = inputs_.q + first_row * plan_.heads * kKeyElements,
+                      .weights = inputs_.weights + first_row * plan_.heads,
+                      .logits = tensors_.tile_logits,
+                      .logits_stride = logits_stride}});
   }
 
-  void fuse() {
-    const FusedScratch shared = fused_shared();
-    auto* scratch = reinterpret_cast<unsigned char*>(tensors_.tile_logits) + all_logits();
-    launches_.emplace_back(
-        KernelLaunch<IndexerClearArguments>{.variant = kIndexerClear,
-                                            .grid = ceil_div(shared.above, kClearThreads * 16),
-                                            .arguments = {.memory = scratch, .bytes = shared.above}});
-    launches_.emplace_back(KernelLaunch<IndexerFusedArguments>{
-        .variant = indexer_fused_variant(tile()),
-        .grid = min_of(fused_blocks(), groups() * inputs_.table_width),
-        .arguments = {.score = score_arguments(cache_source(0, tokens()), tokens()),
-                      .top_k = plan_.top_k,
-                      .scratch = scratch,
-                      .scratch_blocks = fused_blocks(),
-                      .scores = inputs_.scores ? inputs_.scores : tensors_.topk_values,
-                      .indices = inputs_.indices ? inputs_.indices : tensors_.topk_indices,
-                      .is_physical = inputs_.is_physical}});
+  // Blocks that share what is selected from: as many as have enough entries each. All of a launch should find
+  // a place at once, though not every multiprocessor is in a place for a cluster.
+  i64 parts(i64 entries, i64 selections) const {
+    const auto pays = [&](i64 parts) {
+      return entries > parts / 2 * kSelectPartEntries && 4 * parts * selections <= 3 * plan_.multiprocessors;
+    };
+    i64 parts = 1;
+    while (parts < kSelectParts && (entries > parts * kSelectMostPartEntries || pays(2 * parts))) parts *= 2;
+    return parts;
   }
 
-  KernelLaunch<IndexerSelectArguments>& select(const IndexerSource& source, i64 slices) {
+  KernelLaunch<IndexerSelectArguments>& select(const IndexerSource& source, i64 slices, i64 entries) {
+    const i64 of_each = parts(ceil_div(entries, slices), source.rows * slices);
     launches_.emplace_back(KernelLaunch<IndexerSelectArguments>{
         .variant = kIndexerSelect,
-        .grid = inputs_.rows * slices,
+        .grid = source.rows * slices * of_each,
         .arguments = {.source = source,
                       .top_k = plan_.top_k,
+                      .parts = of_each,
                       .slices = slices,
                       .slice_tokens = source.tokens,
                       .logits = tensors_.tile_logits,
                       .logits_stride = chunk_tokens(),
                       .scores = inputs_.scores ? inputs_.scores : tensors_.topk_values,
                       .indices = inputs_.indices ? inputs_.indices : tensors_.topk_indices,
-                      .is_physical = inputs_.is_physical}});
+                      .is_physical = inputs_.is_physical},
+        .cluster = of_each});
     return std::get<KernelLaunch<IndexerSelectArguments>>(launches_.back());
+  }
+
+  // Of a batch of rows that begins with one.
+  void select_of_rows(i64 first) {
+    const i64 rows = min_of(batch_rows(), inputs_.rows - first);
+    const i64 stride = is_packed() ? chunk_tokens() : tokens();
+    const IndexerSource source = is_packed() ? source_of(0) : rows_of(cache_source(0, tokens()), first, rows);
+    score(source, first, stride);
+    IndexerSelectArguments& arguments = select(source, 1, tokens()).arguments;
+    arguments.logits_stride = stride;
+    if (arguments.scores) arguments.scores += first * plan_.top_k;
+    arguments.indices += first * plan_.top_k;
   }
 
   // Out of a chunk's logits and the best of those before it. The last one's are the call's.
   void select_with_carry(i64 chunk) {
-    IndexerSelectArguments& arguments = select(source_of(chunk), 1).arguments;
+    const IndexerSource source = source_of(chunk);
+    IndexerSelectArguments& arguments =
+        select(source, 1, source.tokens + (chunk > 0 ? plan_.top_k : 0)).arguments;
     const auto half = [&](i64 of_chunk) { return of_chunk % 2 * plan_.rows * plan_.top_k; };
     if (chunk > 0) {
       arguments.list_values = tensors_.candidate_values + half(chunk - 1);
@@ -268,7 +287,8 @@ class Call {
 
   void select_slices(i64 chunk) {
     const Slots to = slots();
-    IndexerSelectArguments& arguments = select(source_of(chunk), slices_of(chunk)).arguments;
+    const IndexerSource source = source_of(chunk);
+    IndexerSelectArguments& arguments = select(source, slices_of(chunk), source.tokens).arguments;
     // Slices of equal size, so that no block waits for a larger one.
     arguments.slice_tokens = align_up(ceil_div(arguments.source.tokens, arguments.slices), kKernelPageSize);
     arguments.slot_values = to.values;
@@ -279,7 +299,8 @@ class Call {
 
   void select_from_slices() {
     const Slots from = slots();
-    IndexerSelectArguments& arguments = select(cache_source(0, tokens()), 1).arguments;
+    IndexerSelectArguments& arguments =
+        select(cache_source(0, tokens()), 1, slices() * plan_.top_k).arguments;
     arguments.logits = nullptr;
     arguments.list_values = from.values;
     arguments.list_indices = from.indices;
@@ -294,9 +315,7 @@ class Call {
 
 std::vector<IndexerFold> folds_of(const Call& call) {
   using enum IndexerFold;
-  // Beyond what one block selects from fast, several share a row: in one launch where it has room.
-  std::vector<IndexerFold> order = {single, fused, carry, two_level};
-  if (!call.is_packed() && call.tokens() > kSingleTokens) order = {fused, two_level, single, carry};
+  std::vector<IndexerFold> order = {single, carry, two_level};
   std::erase_if(order, [&](IndexerFold fold) { return !call.has_room(fold); });
   return order;
 }
@@ -355,13 +374,9 @@ std::vector<KernelVariant> indexer_variants(const IndexerPlan& plan) {
   const auto add = [&](const KernelVariant& variant) {
     if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
   };
-  static_assert(kMostTileRows <= kFusedRows, "no variant of the fused kernel that no call takes");
   for (i64 rows = 1; rows <= plan.rows && rows <= kMostTileRows; ++rows) {
-    const ScoreTile tile = score_tile(plan.heads, rows);
-    add(indexer_score_variant(tile));
-    if (plan.route == IndexerRoute::paged_fused) add(indexer_fused_variant(tile));
+    add(indexer_score_variant(score_tile(plan.heads, rows)));
   }
-  if (plan.route == IndexerRoute::paged_fused) variants.push_back(kIndexerClear);
   variants.push_back(kIndexerSelect);
   if (is_packed) variants.push_back(kIndexerGather);
   return variants;

@@ -20,13 +20,12 @@ namespace moeplan {
 
 // How the best of a row's parts become the best of the row.
 enum class IndexerFold {
-  single,     // there is one part: all logits of a row are there at once
+  single,     // there is one part: all logits of a row are there at once, those of some rows after others
   carry,      // the best so far are selected again with every chunk of logits, in candidate_*
   two_level,  // the best of every slice go to slots, out of which the best are selected
-  fused,      // one launch scores and selects: the blocks of a row find its best together
 };
 
-inline constexpr std::string_view kIndexerFoldNames[] = {"single", "carry", "two-level", "fused"};
+inline constexpr std::string_view kIndexerFoldNames[] = {"single", "carry", "two-level"};
 constexpr std::string_view name_of(IndexerFold fold) { return kIndexerFoldNames[static_cast<int>(fold)]; }
 
 // What all calls of one plan have in common.
@@ -109,8 +108,7 @@ struct IndexerNeed {
 std::vector<IndexerNeed> indexer_need(const IndexerPlan& plan, const IndexerInputs& inputs);
 
 using IndexerLaunch = std::variant<KernelLaunch<IndexerGatherArguments>, KernelLaunch<IndexerScoreArguments>,
-                                   KernelLaunch<IndexerSelectArguments>, KernelLaunch<IndexerClearArguments>,
-                                   KernelLaunch<IndexerFusedArguments>>;
+                                   KernelLaunch<IndexerSelectArguments>>;
 
 // The launches of a call, in order. A fold that is asked for has to be among indexer_folds.
 std::vector<IndexerLaunch> indexer_launches(const IndexerPlan& plan, const IndexerTensors& tensors,

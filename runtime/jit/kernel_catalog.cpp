@@ -130,22 +130,17 @@ std::vector<KernelVariant> route_sum_variants() {
   return variants;
 }
 
-constexpr std::string_view kScoreTileDefines[] = {"HEADS", "TOKENS", "ROWS"};
-KernelVariant score_tile_variant(KernelId id, const ScoreTile& tile) {
-  return {id, {tile.heads, tile.tokens, tile.rows}};
-}
-template <KernelId id>
-std::vector<KernelVariant> score_tile_variants() {
+constexpr std::string_view kIndexerScoreDefines[] = {"HEADS", "TOKENS", "ROWS"};
+std::vector<KernelVariant> indexer_score_variants() {
   std::vector<KernelVariant> variants;
   for (i64 heads : kIndexerHeads) {
     for (i64 rows = 1; rows <= kMostTileRows; ++rows) {
-      const KernelVariant variant = score_tile_variant(id, score_tile(heads, rows));
+      const KernelVariant variant = indexer_score_variant(score_tile(heads, rows));
       if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
     }
   }
   return variants;
 }
-i64 score_tile_bytes(const KernelVariant& variant) { return score_shared(score_tile_of(variant)).bytes; }
 
 constexpr KernelRow kKernels[] = {
     {.id = KernelId::arena_fill,
@@ -268,32 +263,17 @@ constexpr KernelRow kKernels[] = {
     {.id = KernelId::indexer_score,
      .name = "indexer_score",
      .source = "kernels/indexer/indexer_score.cu",
-     .defines = kScoreTileDefines,
+     .defines = kIndexerScoreDefines,
      .threads = kScoreThreads,
-     .shared_bytes = score_tile_bytes,
-     .variants = score_tile_variants<KernelId::indexer_score>},
-    {.id = KernelId::indexer_fused,
-     .name = "indexer_fused",
-     .source = "kernels/indexer/indexer_fused.cu",
-     .defines = kScoreTileDefines,
-     .threads = kScoreThreads,
-     .shared_bytes = score_tile_bytes,
-     .has_grid_barrier = true,
-     .overlaps_last = true,
-     .variants = score_tile_variants<KernelId::indexer_fused>},
-    {.id = KernelId::indexer_clear,
-     .name = "indexer_clear",
-     .source = "kernels/indexer/indexer_clear.cu",
-     .defines = {},
-     .threads = kClearThreads,
-     .overlaps_last = true,
-     .variants = only_variant<KernelId::indexer_clear>},
+     .shared_bytes = [](const KernelVariant& variant) { return score_shared(score_tile_of(variant)).bytes; },
+     .variants = indexer_score_variants},
     {.id = KernelId::indexer_select,
      .name = "indexer_select",
      .source = "kernels/indexer/indexer_select.cu",
      .defines = {},
      .threads = kSelectThreads,
      .shared_bytes = [](const KernelVariant&) { return select_shared().bytes; },
+     .overlaps_last = true,
      .variants = only_variant<KernelId::indexer_select>},
     {.id = KernelId::indexer_gather,
      .name = "indexer_gather",
@@ -400,10 +380,7 @@ KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes) {
 }
 
 KernelVariant indexer_score_variant(const ScoreTile& tile) {
-  return score_tile_variant(KernelId::indexer_score, tile);
-}
-KernelVariant indexer_fused_variant(const ScoreTile& tile) {
-  return score_tile_variant(KernelId::indexer_fused, tile);
+  return {KernelId::indexer_score, {tile.heads, tile.tokens, tile.rows}};
 }
 
 ScoreTile score_tile_of(const KernelVariant& variant) {

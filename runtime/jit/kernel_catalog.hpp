@@ -31,8 +31,6 @@ enum class KernelId : i64 {
   fused_packed,
   route_sum,
   indexer_score,
-  indexer_fused,
-  indexer_clear,
   indexer_select,
   indexer_gather,
   random_fill,
@@ -76,7 +74,6 @@ inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kAren
 
 // The kernels of the indexer that are compiled once for all plans.
 inline constexpr KernelVariant kIndexerSelect = {.kernel = KernelId::indexer_select};
-inline constexpr KernelVariant kIndexerClear = {.kernel = KernelId::indexer_clear};
 inline constexpr KernelVariant kIndexerGather = {.kernel = KernelId::indexer_gather};
 
 // What judges a plan's kernels: one makes a layer up, one computes what it has to come to, by the kind of its
@@ -110,7 +107,6 @@ KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
 PackedTile packed_tile_of(const KernelVariant& variant);
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);
 KernelVariant indexer_score_variant(const ScoreTile& tile);
-KernelVariant indexer_fused_variant(const ScoreTile& tile);
 ScoreTile score_tile_of(const KernelVariant& variant);
 
 i64 threads_of(const KernelVariant& variant);

@@ -249,6 +249,12 @@ void check_selected(const TestCall& call, const std::vector<oracle::IndexerLogit
   }
 }
 
+// Selects with so many blocks a row.
+void split(KernelLaunch<IndexerSelectArguments>& select, i64 parts) {
+  select.grid = select.grid / select.arguments.parts * parts;
+  select.arguments.parts = select.cluster = parts;
+}
+
 // Every fold that the plan has room for selects what the reference does, all of them the same bits, inside of
 // their tensors.
 void check_call(const PlanShape& shape, TestCall& call) {
@@ -352,7 +358,7 @@ TEST_CASE("rows of a request share its pages, each with its own length", "[index
         lengths.push_back(static_cast<int>(row < per_request ? 1200 + row : 100 * row));
       TestCall call(shape, lengths);
       check_call({.route = RouteChoice::paged_tiled, .heads = heads, .rows = 24, .pages = 20}, call);
-      // The fused route has fewer rows; of its folds the fused one is among those that have room.
+      // The fused route has fewer rows.
       if (shape.rows <= 4)
         check_call({.route = RouteChoice::paged_fused,
                     .heads = heads,
@@ -365,29 +371,32 @@ TEST_CASE("rows of a request share its pages, each with its own length", "[index
   }
 }
 
-TEST_CASE("one launch selects the same with any number of blocks", "[indexer]") {
-  // A block alone has all rows, and more logits than it holds in shared memory.
-  const i64 rows = 9, pages = 60;
-  for (const i64 per_request : {1, 3}) {
+TEST_CASE("any number of blocks scores and selects the same", "[indexer]") {
+  // A block alone has all rows, and its warps many steps of each.
+  const i64 rows = 12, pages = 60;
+  for (const i64 per_request : {1, 3, 6}) {
     TestCall call({.heads = 32, .rows = rows, .rows_per_request = per_request, .pages = pages},
-                  {3840, 3000, 2049, 2048, 63, 0, 3840, 3839, 3777});
+                  {3840, 3000, 2049, 2048, 63, 0, 3840, 3839, 3777, 1, 64, 2500});
     call.upload();
-    const Planned planned = planned_of(
-        {.route = RouteChoice::paged_fused, .rows = rows, .pages = pages, .top_k = 2048, .supertile = 32768});
+    const Planned planned =
+        planned_of({.route = RouteChoice::paged_tiled, .rows = rows, .pages = pages, .supertile = 32768});
     std::optional<Selected> first;
     for (const i64 grid : {0, 1, 2, 7, 100}) {
-      INFO("blocks " << grid << ", 0: as many as there may be; " << per_request << " rows a request");
-      PlannedArena arena(planned);
-      auto launches = arena.launches(call.inputs(), IndexerFold::fused);
-      for (IndexerLaunch& each : launches) {
-        if (auto* fused = std::get_if<KernelLaunch<IndexerFusedArguments>>(&each); fused && grid > 0)
-          fused->grid = grid;
-        std::visit([](const auto& one) { launch(one); }, each);
+      for (i64 parts = 1; parts <= kSelectParts; parts *= 2) {
+        INFO("blocks " << grid << ", 0: as many as there may be; " << per_request << " rows a request, "
+                       << parts << " blocks select from a row");
+        PlannedArena arena(planned);
+        for (IndexerLaunch& each : arena.launches(call.inputs(), IndexerFold::single)) {
+          if (auto* score = std::get_if<KernelLaunch<IndexerScoreArguments>>(&each); score && grid > 0)
+            score->grid = grid;
+          if (auto* select = std::get_if<KernelLaunch<IndexerSelectArguments>>(&each)) split(*select, parts);
+          std::visit([](const auto& one) { launch(one); }, each);
+        }
+        const Selected selected = arena.selected(rows);
+        if (!first) check_selected(call, call.reference(), 512, selected);
+        if (first) CHECK(selected == *first);
+        first = selected;
       }
-      const Selected selected = arena.selected(rows);
-      if (!first) check_selected(call, call.reference(), 2048, selected);
-      if (first) CHECK(selected == *first);
-      first = selected;
     }
   }
 }
@@ -456,63 +465,35 @@ TEST_CASE("selection is exact: ties, floods of zeros, few values and none", "[in
         const Uploaded<float> logits(all[kind]);
         const Uploaded<int> lengths(std::vector<int>{static_cast<int>(count)});
         const DeviceMemory indices = must(DeviceMemory::allocate(top_k * 4, "indices"));
-        launch(KernelLaunch<IndexerSelectArguments>{
+        KernelLaunch<IndexerSelectArguments> select{
             .variant = kIndexerSelect,
-            .grid = 1,
             .arguments = {.source = {.table_width = 1 << 20,
                                      .lengths = lengths.get(),
                                      .rows = 1,
                                      .rows_per_request = 1,
                                      .tokens = 1 << 20},
                           .top_k = top_k,
+                          .parts = 1,
                           .slices = 1,
                           .slice_tokens = 1 << 20,
                           .logits = logits.get(),
-                          .indices = reinterpret_cast<int*>(indices.data())}});
-        CHECK(values_of<int>(must(bytes_at(indices.data(), top_k * 4))) ==
-              oracle::exact_selection(all[kind], top_k));
+                          .indices = reinterpret_cast<int*>(indices.data())}};
+        for (const i64 parts : {1, 2, 8}) {
+          split(select, parts);
+          launch(select);
+          INFO(parts << " parts");
+          CHECK(values_of<int>(must(bytes_at(indices.data(), top_k * 4))) ==
+                oracle::exact_selection(all[kind], top_k));
+        }
       }
     }
   }
 }
 
-TEST_CASE("one launch selects exactly, whatever the logits", "[indexer]") {
-  // Of one head, whose query and keys multiply to 1, a logit is the key's scale.
-  constexpr std::uint8_t kOne = 0x38;
-  std::mt19937_64 engine(12);
-  for (const i64 count : {0, 1, 513, 8192, 20000}) {
-    const i64 pages = max_of(ceil_div(count, 64), 1), top_k = 512;
-    const Planned planned =
-        planned_of({.route = RouteChoice::paged_fused, .pages = pages, .top_k = top_k, .supertile = 32768});
-    const auto all = hard_logits(count, engine);
-    for (std::size_t kind = 0; kind < all.size(); ++kind) {
-      INFO("count " << count << ", kind " << kind);
-      TestCall call({.heads = 32, .rows = 1, .pages = pages}, {static_cast<int>(count)});
-      oracle::IndexerCall& host = call.host();
-      std::ranges::fill(host.q, std::uint8_t{0});
-      std::ranges::fill(host.weights, 0.0f);
-      std::ranges::fill(host.cache, std::uint8_t{0});
-      host.q[0] = kOne;
-      host.weights[0] = 1;
-      for (i64 token = 0; token < count; ++token) {
-        std::uint8_t* page =
-            host.cache.data() + host.page_table[static_cast<std::size_t>(token / 64)] * kPageBytes;
-        page[token % 64 * kKeyElements] = kOne;
-        std::memcpy(page + kPageKeyBytes + token % 64 * 4, &all[kind][static_cast<std::size_t>(token)], 4);
-      }
-      call.upload();
-      PlannedArena arena(planned);
-      const Selected selected = arena.run(call.inputs(), IndexerFold::fused);
-      CHECK(selected.indices == oracle::exact_selection(all[kind], top_k));
-    }
-  }
-}
-
-TEST_CASE("one launch ranks one row while another is still counted", "[indexer]") {
-  // Of equal logits of a row, and of those of another that are not.
+TEST_CASE("rows of equal logits are selected from beside rows of others, in batches", "[indexer]") {
   TestCall call({.heads = 32, .rows = 3, .pages = 200}, {12800, 9000, 12000});
   std::fill_n(call.host().weights.begin() + 32, 32, 0.0f);
-  check_call({.route = RouteChoice::paged_fused, .rows = 4, .pages = 200, .top_k = 1024, .supertile = 32768},
+  check_call({.route = RouteChoice::paged_fused, .rows = 4, .pages = 200, .top_k = 1024, .supertile = 1024},
              call);
 }
 
@@ -552,16 +533,12 @@ TEST_CASE("pages that lie beyond 2^31 bytes are read where they are", "[indexer]
 
 TEST_CASE("1,000 replays of a captured call follow its lengths, and select what eager calls do",
           "[indexer]") {
-  TestCall call({.heads = 32, .rows = 4, .pages = 60}, {3840, 3000, 64, 0});
+  TestCall call({.heads = 32, .rows = 6, .pages = 60}, {3840, 3000, 64, 0, 1, 513});
   call.upload();
-  std::vector<std::pair<Planned, IndexerFold>> cases;
-  const Planned tiled =
-      planned_of({.route = RouteChoice::paged_tiled, .rows = 4, .pages = 60, .supertile = 512});
-  for (const IndexerFold fold : indexer_folds(tiled.plan, call.inputs())) cases.emplace_back(tiled, fold);
-  cases.emplace_back(
-      planned_of({.route = RouteChoice::paged_fused, .rows = 4, .pages = 60, .supertile = 32768}),
-      IndexerFold::fused);
-  for (const auto& [planned, fold] : cases) {
+  // Where there is room for the logits of three rows.
+  const Planned planned =
+      planned_of({.route = RouteChoice::paged_tiled, .rows = 6, .pages = 60, .supertile = 512});
+  for (const IndexerFold fold : indexer_folds(planned.plan, call.inputs())) {
     INFO(name_of(fold));
     PlannedArena arena(planned);
     arena.run(call.inputs(), fold);  // loads what is captured below
@@ -571,14 +548,14 @@ TEST_CASE("1,000 replays of a captured call follow its lengths, and select what 
       const auto kernel = resolver().find(one.variant, {.stream = stream});
       if (!kernel) return kernel.error();
       const Grid grid = (*kernel)->has_grid_barrier ? gpu().launcher.resident_grid(**kernel, one.grid)
-                                                    : Grid{.x = one.grid};
+                                                    : Grid{.x = one.grid, .cluster = one.cluster};
       return gpu().launcher.launch(**kernel, grid, one.arguments, stream);
     }));
     const Graph graph = must(Graph::end(stream));
     std::mt19937_64 engine{7};
     int different = 0;
     for (int replay = 0; replay < 1000; ++replay) {
-      std::vector<int> lengths(4);
+      std::vector<int> lengths(6);
       // Edges of pages, of chunks and of what is selected, and anything between.
       constexpr int kEdges[] = {0, 1, 63, 64, 65, 511, 512, 513, 3839, 3840};
       for (int& length : lengths)
@@ -586,7 +563,7 @@ TEST_CASE("1,000 replays of a captured call follow its lengths, and select what 
       call.set_lengths(lengths);
       arena.poison();
       must(graph.replay(stream));
-      const Selected replayed = arena.selected(4);
+      const Selected replayed = arena.selected(6);
       arena.poison(1);
       if (!(replayed == arena.run(call.inputs(), fold))) ++different;
     }

@@ -36,6 +36,18 @@ IndexerTensors tensors_of(const IndexerLayout& layout) {
   });
 }
 
+// A call whose inputs lie somewhere.
+IndexerInputs call_of(i64 rows, i64 pages, i64 rows_per_request = 1) {
+  return {.q = reinterpret_cast<const unsigned char*>(kArena),
+          .weights = reinterpret_cast<const float*>(kArena),
+          .cache = reinterpret_cast<const unsigned char*>(kArena),
+          .page_table = reinterpret_cast<const int*>(kArena),
+          .table_width = pages,
+          .lengths = reinterpret_cast<const int*>(kArena),
+          .rows = rows,
+          .rows_per_request = rows_per_request};
+}
+
 // What a launch writes, as ranges of addresses.
 struct Range {
   const void* begin;
@@ -58,17 +70,6 @@ std::vector<Range> written_by(const KernelLaunch<IndexerSelectArguments>& launch
     return {{a.scores, a.source.rows * a.top_k * 4}, {a.indices, a.source.rows * a.top_k * 4}};
   const i64 slots = (a.source.rows - 1) * a.slot_row_step + a.first_slot + a.slices;
   return {{a.slot_values, slots * a.top_k * 4}, {a.slot_indices, slots * a.top_k * 4}};
-}
-
-std::vector<Range> written_by(const KernelLaunch<IndexerClearArguments>& launch) {
-  return {{launch.arguments.memory, launch.arguments.bytes}};
-}
-std::vector<Range> written_by(const KernelLaunch<IndexerFusedArguments>& launch) {
-  const auto& a = launch.arguments;
-  return {{a.score.logits, ((a.score.source.rows - 1) * a.score.logits_stride + a.score.source.tokens) * 4},
-          {a.scratch, fused_scratch(a.score.source.rows, a.scratch_blocks).bytes},
-          {a.scores, a.score.source.rows * a.top_k * 4},
-          {a.indices, a.score.source.rows * a.top_k * 4}};
 }
 
 // Whether a range lies in a tensor of the plan.
@@ -104,10 +105,6 @@ TEST_CASE("blocks share pages evenly, and none is without one") {
         const int count = shares.begin(block + 1) - shares.begin(block);
         is_even &= count >= 1 && (count == total / shares.blocks || count == total / shares.blocks + 1);
       }
-      for (int page = 0; page < total; ++page) {
-        const int block = shares.block_of(page);
-        is_even &= shares.begin(block) <= page && page < shares.begin(block + 1);
-      }
       CHECK(is_even);
     }
   }
@@ -133,9 +130,7 @@ TEST_CASE(
     const auto listed = indexer_variants(planned.plan);
     for (int call = 0; call < 6; ++call) {
       const i64 requests = random.in(1, rows), per_request = random.in(1, rows / requests);
-      IndexerInputs inputs{.table_width = random.in(1, pages),
-                           .rows = requests * per_request,
-                           .rows_per_request = per_request};
+      IndexerInputs inputs = call_of(requests * per_request, random.in(1, pages), per_request);
       for (const IndexerFold fold : indexer_folds(planned.plan, inputs)) {
         inputs.fold = fold;
         for (const IndexerLaunch& launch : indexer_launches(planned.plan, tensors, inputs)) {
@@ -181,43 +176,77 @@ TEST_CASE("a short context is selected from once") {
         std::vector<std::string>{"indexer_score HEADS=32 TOKENS=32 ROWS=1", "indexer_select"});
 }
 
-TEST_CASE("few rows of a long context are scored and selected from in one launch, behind one that clears") {
-  const Planned planned = planned_of(glm_paged(4, 8192));
-  const IndexerInputs inputs{.table_width = 2048, .rows = 2};
-  REQUIRE(first_fold(planned, 2, 2048) == IndexerFold::fused);
+TEST_CASE("rows of a long context are selected from in batches whose logits have room") {
+  // 64 rows' logits of 32,768 tokens are 16 rows' of 131,072.
+  const Planned planned = planned_of(glm_paged(48, 8192));
   const IndexerTensors tensors = tensors_of(planned.layout);
+  const auto score_of = [](const IndexerLaunch& launch) {
+    return std::get<KernelLaunch<IndexerScoreArguments>>(launch).arguments;
+  };
+  const auto select_of = [](const IndexerLaunch& launch) {
+    return std::get<KernelLaunch<IndexerSelectArguments>>(launch);
+  };
+  IndexerInputs inputs = call_of(48, 2048);
+  REQUIRE(first_fold(planned, 48, 2048) == IndexerFold::single);
   const auto launches = indexer_launches(planned.plan, tensors, inputs);
-  CHECK(names_of(launches) ==
-        std::vector<std::string>{"indexer_clear", "indexer_fused HEADS=32 TOKENS=32 ROWS=1"});
-  const auto& clear = std::get<KernelLaunch<IndexerClearArguments>>(launches[0]).arguments;
-  const auto& fused = std::get<KernelLaunch<IndexerFusedArguments>>(launches[1]);
-  const FusedScratch scratch = fused_scratch(2, fused.arguments.scratch_blocks);
-  CHECK(fused.grid <= fused.arguments.scratch_blocks);
-  CHECK(clear.memory == fused.arguments.scratch);
-  CHECK(clear.bytes == scratch.above);
-  CHECK(clear.bytes % 16 == 0);
-  // Behind the logits of both rows, and as far as the call says.
-  const auto* begin = reinterpret_cast<const unsigned char*>(tensors.tile_logits);
-  CHECK(fused.arguments.scratch - begin == i64{2} * 2048 * 64 * 4);
+  REQUIRE(launches.size() == 6);
+  for (std::size_t batch = 0; batch < 3; ++batch) {
+    INFO("batch " << batch);
+    const i64 row = 16 * static_cast<i64>(batch);
+    const IndexerScoreArguments score = score_of(launches[2 * batch]);
+    const auto select = select_of(launches[2 * batch + 1]);
+    CHECK(score.source.rows == 16);
+    CHECK(score.q == inputs.q + row * 32 * 128);
+    CHECK(score.weights == inputs.weights + row * 32);
+    CHECK(score.source.page_table == inputs.page_table + row * 2048);
+    CHECK(score.source.lengths == inputs.lengths + row);
+    CHECK(score.logits_stride == 131'072);
+    CHECK(select.arguments.source.lengths == inputs.lengths + row);
+    CHECK(select.arguments.logits_stride == 131'072);
+    CHECK(select.arguments.indices == tensors.topk_indices + row * 2048);
+    CHECK(select.arguments.scores == tensors.topk_values + row * 2048);
+    CHECK(select.grid == 16 * select.cluster);
+    CHECK(select.arguments.parts == select.cluster);
+  }
   const auto need = indexer_need(planned.plan, inputs);
   CHECK(need.front().tensor == "tile_logits");
-  CHECK(need.front().bytes == fused.arguments.scratch - begin + scratch.bytes);
-  // Where a row less of logits is reserved, or more rows are live than a block knows of, it has no room.
-  const auto has_fused = [](IndexerPlan plan, const IndexerInputs& call) {
-    const auto folds = indexer_folds(plan, call);
-    return std::ranges::find(folds, IndexerFold::fused) != folds.end();
+  CHECK(need.front().bytes == i64{16} * 131'072 * 4);
+  // Where there is room for a row less, batches are smaller, all of equal rows.
+  IndexerPlan smaller = planned.plan;
+  --smaller.logits;
+  CHECK(score_of(indexer_launches(smaller, tensors, inputs).front()).source.rows == 12);
+  // Requests stay whole; one without room is carried through chunks.
+  inputs.rows_per_request = 12;
+  CHECK(score_of(indexer_launches(planned.plan, tensors, inputs).front()).source.rows == 12);
+  inputs.rows_per_request = 24;
+  CHECK(first_fold(planned, 48, 2048, 24) == IndexerFold::carry);
+}
+
+TEST_CASE("blocks share a row where it is long and few are selected from") {
+  const Planned planned = planned_of(glm_paged(48, 8192));
+  const auto parts = [&](i64 rows, i64 pages) {
+    const auto launches = indexer_launches(planned.plan, tensors_of(planned.layout), call_of(rows, pages));
+    return std::get<KernelLaunch<IndexerSelectArguments>>(launches[1]).cluster;
   };
-  IndexerPlan exact = planned.plan;
-  exact.logits = need.front().bytes / 4;
-  CHECK(has_fused(exact, inputs));
-  --exact.logits;
-  CHECK_FALSE(has_fused(exact, inputs));
-  IndexerPlan many = planned.plan;
-  many.rows = 17;
-  CHECK(has_fused(many, {.table_width = 8, .rows = 16}));
-  CHECK_FALSE(has_fused(many, {.table_width = 8, .rows = 17}));
-  // Plans of the tiled route are for more rows than that pays for.
-  CHECK(first_fold(planned_of(glm_paged(48, 8192)), 2, 2048) != IndexerFold::fused);
+  CHECK(parts(1, 64) == 1);
+  CHECK(parts(1, 65) == 2);
+  CHECK(parts(1, 8192) == 8);
+  CHECK(parts(12, 512) == 8);  // 96 blocks on 132 multiprocessors
+  CHECK(parts(13, 512) == 4);
+  CHECK(parts(48, 512) == 2);
+  // A part has no more entries than it has bits for, however many are selected from.
+  Planned large = planned_of(glm_paged(1, 65'536));
+  large.plan.logits = i64{1} << 30;
+  large.plan.rows = 300;
+  for (const i64 pages : {8192, 16'300}) {
+    for (const IndexerLaunch& launch :
+         indexer_launches(large.plan, tensors_of(large.layout), call_of(300, pages))) {
+      if (const auto* select = std::get_if<KernelLaunch<IndexerSelectArguments>>(&launch))
+        CHECK(ceil_div(pages * 64, select->cluster) <= kSelectMostPartEntries);
+    }
+  }
+  CHECK(indexer_chunk_tokens(large.plan, {.table_width = 65'536, .rows = 1}) + 2 * kMostTopK <=
+        kSelectParts * kSelectMostPartEntries);
 }
 
 TEST_CASE("a prefill gathers its pages and carries the best of chunk after chunk") {
@@ -267,7 +296,6 @@ TEST_CASE("the scorer's and the selector's shared memory fits a device with 99 K
     const ScoreTile tile = score_tile_of(variant);
     CHECK(score_shared(tile).bytes <= 101'376);
     CHECK(indexer_score_variant(tile) == variant);
-    CHECK(shared_bytes_of(indexer_fused_variant(tile)) == score_shared(tile).bytes);
     CHECK(tile.rows <= kMostTileRows);
   }
   CHECK(select_shared().bytes <= 101'376);
