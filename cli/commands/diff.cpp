@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cli/commands/config_key.hpp"
+#include "cli/commands/engine_note.hpp"
 #include "cli/commands/finish.hpp"
 #include "cli/commands/options.hpp"
 #include "cli/commands/snapshot_of.hpp"
@@ -91,6 +92,13 @@ Report diff_report(const Side& before, const Side& after, const DiffOptions& opt
                    {"growth_bytes", d.growth()},
                    {"growth_kv_tokens", optional_cell(d.kv_tokens_of_growth)}};
   report.tables = difference_tables(d, options.all);
+  // A snapshot names all contracts of its plans.
+  for (const Contract& contract : contracts()) {
+    const auto is_of = [&](const Side& side) {
+      return side.snapshot.contract.find(contract.id) != std::string::npos;
+    };
+    if (is_of(before) || is_of(after)) add_engine_note(report, contract);
+  }
   report.answered_no = options.exit_code && d.differs();
   return report;
 }

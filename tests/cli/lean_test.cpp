@@ -66,6 +66,9 @@ TEST_CASE(
 }
 
 TEST_CASE("reports of a contract that no engine runs say so") {
+  const std::string diff = "diff configs/glm52.json --contracts sparkinfer-de04125,";
+  CHECK(contains(run_moeplan(diff + "moeplan-lean-1").out, "no engine runs plans of moeplan-lean-1"));
+  CHECK_FALSE(contains(run_moeplan(diff + "b12x-36bce2c").out, "no engine runs"));
   for (const char* command : {"size", "audit", "capacity", "check"}) {
     INFO(command);
     const std::string engine = concat(command, " -c configs/glm52.json");
