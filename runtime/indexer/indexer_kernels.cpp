@@ -9,6 +9,9 @@
 namespace moeplan {
 namespace {
 
+// Up to so many tokens of a row, batches of rows take less time than chunks of all of them.
+constexpr i64 kBatchTokens = 262'144;
+
 // Tokens of a slice, of which the best go to a slot.
 constexpr i64 kSliceTokens = 32768;
 
@@ -316,6 +319,7 @@ class Call {
 std::vector<IndexerFold> folds_of(const Call& call) {
   using enum IndexerFold;
   std::vector<IndexerFold> order = {single, carry, two_level};
+  if (!call.is_packed() && call.tokens() > kBatchTokens) order = {two_level, carry, single};
   std::erase_if(order, [&](IndexerFold fold) { return !call.has_room(fold); });
   return order;
 }

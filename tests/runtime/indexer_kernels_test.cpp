@@ -222,6 +222,13 @@ TEST_CASE("rows of a long context are selected from in batches whose logits have
   CHECK(first_fold(planned, 48, 2048, 24) == IndexerFold::carry);
 }
 
+TEST_CASE("of rows that are longer still every chunk is selected from, in slices where their best have room") {
+  const Planned planned = planned_of(glm_paged(48, 8192));
+  CHECK(first_fold(planned, 48, 4096) == IndexerFold::single);
+  CHECK(first_fold(planned, 48, 4097) == IndexerFold::carry);
+  CHECK(first_fold(planned, 1, 4097) == IndexerFold::two_level);
+}
+
 TEST_CASE("blocks share a row where it is long and few are selected from") {
   const Planned planned = planned_of(glm_paged(48, 8192));
   const auto parts = [&](i64 rows, i64 pages) {
@@ -230,7 +237,7 @@ TEST_CASE("blocks share a row where it is long and few are selected from") {
   };
   CHECK(parts(1, 64) == 1);
   CHECK(parts(1, 65) == 2);
-  CHECK(parts(1, 8192) == 8);
+  CHECK(parts(1, 4096) == 8);
   CHECK(parts(12, 512) == 8);  // 96 blocks on 132 multiprocessors
   CHECK(parts(13, 512) == 4);
   CHECK(parts(48, 512) == 2);
@@ -239,8 +246,9 @@ TEST_CASE("blocks share a row where it is long and few are selected from") {
   large.plan.logits = i64{1} << 30;
   large.plan.rows = 300;
   for (const i64 pages : {8192, 16'300}) {
-    for (const IndexerLaunch& launch :
-         indexer_launches(large.plan, tensors_of(large.layout), call_of(300, pages))) {
+    IndexerInputs inputs = call_of(300, pages);
+    inputs.fold = IndexerFold::single;
+    for (const IndexerLaunch& launch : indexer_launches(large.plan, tensors_of(large.layout), inputs)) {
       if (const auto* select = std::get_if<KernelLaunch<IndexerSelectArguments>>(&launch))
         CHECK(ceil_div(pages * 64, select->cluster) <= kSelectMostPartEntries);
     }
