@@ -246,13 +246,14 @@ class Selection {
   // All of the block from the least rank on, in any order.
   void list_entries() const {
     const float least = least_logit(span_.least);
-    const bool has_ties = static_cast<u32>(span_.least) != 0;  // some of the least logit are not among them
+    // Some of the least logit may not be among them; and all compare so with what is no number.
+    const bool is_by_rank = static_cast<u32>(span_.least) != 0 || !(least == least);
     for_quads([&](const Quad& quad, int entry) {
       bool reaches[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) reaches[i] = !(quad.logit[i] < least);
       if (ptx::ballot(reaches[0] || reaches[1] || reaches[2] || reaches[3]) == 0) return;
-      if (has_ties) {
+      if (is_by_rank) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           reaches[i] = reaches[i] && rank_of(key_of(quad.logit[i]), entry + i) >= span_.least;
@@ -354,16 +355,11 @@ class Selection {
 
   bool is_selected(const Listed& one) const { return rank_of(one.key, one.entry) >= span_.least; }
 
-  // How many entries are selected, of lower blocks and of all, and those of the block: a bit each.
+  // How many entries are selected, of lower blocks and of all, and those of the first window: a bit each.
   void count_selected() {
-    int* bits = shared_at<int>(kShared.bits);
     int selected = 0;
-    for_listed([&](const Listed& one) {
-      if (!is_selected(one)) return;
-      ++selected;
-      const int at = one.entry - first_;
-      ptx::or_shared(bits + at / 32, 1u << at % 32);
-    });
+    for_listed([&](const Listed& one) { selected += is_selected(one); });
+    mark_selected(first_);
     selected = ptx::warp_sum(selected);
     if (lane_id() == 0 && selected > 0) ptx::add_shared(words() + kWordTotal, selected);
     cluster_.sync();
@@ -372,30 +368,52 @@ class Selection {
     total_ = ptx::warp_sum(of_part);
     cluster_.arrive();
   }
-
-  // An entry's place is how many lie before it.
-  void put_selected() const {
-    const int* bits = shared_at<int>(kShared.bits);
-    auto* before = shared_at<unsigned short>(kShared.before);  // each word
-    const int entries = max(min(entries_.count() - first_, of_block_), 0), bit_words = (entries + 31) / 32;
-    const int of_thread = (bit_words + kThreads - 1) / kThreads;
-    const int begin = thread_id() * of_thread, end = min(begin + of_thread, bit_words);
-    int count = 0;
-#pragma unroll 1
-    for (int i = begin; i < end; ++i) count += ptx::population(bits[i]);
-    count = block_prefix<kThreads>(count, words() + kWordSelected).before;
-#pragma unroll 1
-    for (int i = begin; i < end; ++i) {
-      before[i] = static_cast<unsigned short>(count);
-      count += ptx::population(bits[i]);
-    }
-    ptx::block_sync();
+  void mark_selected(int window) const {
+    int* bits = shared_at<int>(kShared.bits);
     for_listed([&](const Listed& one) {
-      if (!is_selected(one)) return;
-      const u32 at = static_cast<u32>(one.entry - first_);
-      put(before_ + before[at / 32] + ptx::population(bits[at / 32] & ((1u << at % 32) - 1)),
-          logit_of(one.key), entries_.index(one.entry));
+      const int at = one.entry - window;
+      if (is_in_window(at) && is_selected(one)) ptx::or_shared(bits + at / 32, 1u << at % 32);
     });
+  }
+  static bool is_in_window(int at) { return static_cast<u32>(at) < static_cast<u32>(kSelectWindow); }
+
+  // An entry's place is how many lie before it: in the windows before, and in its own.
+  void put_selected() {
+    int* bits = shared_at<int>(kShared.bits);
+    auto* before = shared_at<unsigned short>(kShared.before);  // each word
+    const int last = min(first_ + of_block_, entries_.count());
+#pragma unroll 1
+    for (int window = first_; window < last; window += static_cast<int>(kSelectWindow)) {
+      const int bit_words = (min(last - window, static_cast<int>(kSelectWindow)) + 31) / 32;
+      if (window > first_) {
+        ptx::block_sync();
+        for (int i = thread_id(); i < bit_words; i += kThreads) bits[i] = 0;
+        ptx::block_sync();
+        mark_selected(window);
+        ptx::block_sync();
+      }
+      const int of_thread = (bit_words + kThreads - 1) / kThreads;
+      const int begin = thread_id() * of_thread, end = min(begin + of_thread, bit_words);
+      int count = 0;
+#pragma unroll 1
+      for (int i = begin; i < end; ++i) count += ptx::population(bits[i]);
+      const Prefix prefix = block_prefix<kThreads>(count, words() + kWordSelected);
+      count = prefix.before;
+#pragma unroll 1
+      for (int i = begin; i < end; ++i) {
+        before[i] = static_cast<unsigned short>(count);
+        count += ptx::population(bits[i]);
+      }
+      ptx::block_sync();
+      for_listed([&](const Listed& one) {
+        const int at = one.entry - window;
+        if (!is_in_window(at) || !is_selected(one)) return;
+        put(before_ + before[at / 32] +
+                ptx::population(static_cast<u32>(bits[at / 32]) & ((1u << at % 32) - 1)),
+            logit_of(one.key), entries_.index(one.entry));
+      });
+      before_ += prefix.total;
+    }
     if (part_ > 0) return;
 #pragma unroll 1
     for (int at = total_ + thread_id(); at < args_.top_k; at += kThreads) put(at, minus_infinity(), -1);
@@ -430,7 +448,7 @@ class Selection {
   Span span_;
   int inside_;  // entries in the span
   int wanted_;  // of them
-  int before_;  // entries of lower blocks that are selected
+  int before_;  // entries that are selected, of lower blocks and windows
   int total_;   // of all
 };
 

@@ -112,12 +112,13 @@ static_assert(2 * kMostTopK <= kSelectListed);
 // Parts of a row that blocks of one cluster select from, at most, and entries that pay for another part.
 constexpr i64 kSelectParts = 8;
 constexpr i64 kSelectPartEntries = 4096;
-constexpr i64 kSelectMostPartEntries = 131072;
+// Entries of a part among which a block counts at a time where those that are selected go.
+constexpr i64 kSelectWindow = 131072;
 
 struct SelectShared {
   i64 list;        // a key and an entry each
   i64 histograms;  // of two rounds by turns
-  i64 bits;        // an entry each
+  i64 bits;        // an entry of a window each
   i64 before;      // 16 bits a word of them
   i64 few;         // ranks of a block, and the one that is found
   i64 words;
@@ -128,8 +129,8 @@ constexpr SelectShared select_shared() {
   s.list = 0;
   s.histograms = s.list + kSelectListed * 8;
   s.bits = s.histograms + 2 * kSelectBins * 4;
-  s.before = s.bits + kSelectMostPartEntries / 8;
-  s.few = s.before + kSelectMostPartEntries / 32 * 2;
+  s.before = s.bits + kSelectWindow / 8;
+  s.few = s.before + kSelectWindow / 32 * 2;
   s.words = s.few + (kSelectFew + 1) * 8;
   s.bytes = s.words + kBlockWords * 4;
   return s;

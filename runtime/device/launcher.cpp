@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "planner/core/check.hpp"
 #include "runtime/device/cuda_status.hpp"
 #include "runtime/jit/residency.hpp"
 
@@ -162,6 +163,7 @@ Status Launcher::launch(const ReadyKernel& kernel, Grid grid, void** arguments, 
     if (const Status resident = check_resident(kernel.name, grid.x * grid.y * grid.z, residency); !resident)
       return resident.error();
   }
+  MOEPLAN_CHECK(grid.cluster >= 1 && grid.x % grid.cluster == 0, "a grid of part of a cluster");
   cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
   if (kernel.has_grid_barrier) {

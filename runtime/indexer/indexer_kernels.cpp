@@ -15,9 +15,6 @@ constexpr i64 kBatchTokens = 262'144;
 // Tokens of a slice, of which the best go to a slot.
 constexpr i64 kSliceTokens = 32768;
 
-// Tokens that are selected from at once, at most; lists of earlier ones come beside them.
-constexpr i64 kMostSelectTokens = kSelectParts * kSelectMostPartEntries - 2 * kMostTopK;
-
 // Kernels multiply numbers by strides of so many bytes and elements at most.
 constexpr i64 kMostStride = (i64{1} << 32) - 1;
 
@@ -44,7 +41,9 @@ class Call {
     MOEPLAN_CHECK(inputs.rows >= 1 && inputs.rows <= plan.rows, "live rows outside of the plan's capacity");
     MOEPLAN_CHECK(inputs.table_width >= 1 && inputs.table_width <= plan.pages,
                   "a page table wider than the plan's");
-    MOEPLAN_CHECK(inputs.rows % rows_per_request() == 0, "requests of unequal rows");
+    MOEPLAN_CHECK(inputs.rows_per_request >= 1 && inputs.rows % rows_per_request() == 0,
+                  "requests of unequal rows");
+    MOEPLAN_CHECK(chunk_tokens() >= kKernelPageSize, "logits of less than a page");
     MOEPLAN_CHECK(inputs.page_stride >= kPageBytes && inputs.page_stride % 16 == 0,
                   "pages of a cache overlap or are not aligned");
     MOEPLAN_CHECK(inputs.page_stride <= kMostStride && chunk_tokens() <= kMostStride,
@@ -55,18 +54,18 @@ class Call {
   i64 rows_per_request() const { return is_packed() ? inputs_.rows : inputs_.rows_per_request; }
   i64 tokens() const { return inputs_.table_width * kKernelPageSize; }
 
-  // Tokens whose logits are there at once.
+  // Tokens of a chunk, where a fold has chunks: all rows' logits of it are there at once.
   i64 chunk_tokens() const {
     if (is_packed()) return plan_.supertile;
-    return min_of(plan_.logits / inputs_.rows / kKernelPageSize * kKernelPageSize, kMostSelectTokens);
+    return plan_.logits / inputs_.rows / kKernelPageSize * kKernelPageSize;
   }
   i64 chunks() const { return ceil_div(tokens(), chunk_tokens()); }
 
-  // Rows whose logits are there at once, all of each: whole requests, as many each time.
+  // Rows whose logits are there at once, all of each: whole requests, as many each time but for the last; 0:
+  // not even one has room.
   i64 batch_rows() const {
     if (is_packed()) return chunks() == 1 ? inputs_.rows : 0;
     const i64 requests = inputs_.rows / rows_per_request();
-    if (tokens() > kMostSelectTokens) return 0;
     const i64 most = min_of(plan_.logits / (rows_per_request() * tokens()), requests);
     return most == 0 ? 0 : ceil_div(requests, ceil_div(requests, most)) * rows_per_request();
   }
@@ -99,7 +98,7 @@ class Call {
       case IndexerFold::single:
         return batch_rows() > 0;
       case IndexerFold::carry:
-        return chunks() == 1 || plan_.has_candidates;
+        return chunks() > 1 && plan_.has_candidates;
       case IndexerFold::two_level:
         return inputs_.rows * slices() <= slots().count;
     }
@@ -231,12 +230,12 @@ class Call {
   // Blocks that share what is selected from: as many as have enough entries each. All of a launch should find
   // a place at once, though not every multiprocessor is in a place for a cluster.
   i64 parts(i64 entries, i64 selections) const {
-    const auto pays = [&](i64 parts) {
-      return entries > parts / 2 * kSelectPartEntries && 4 * parts * selections <= 3 * plan_.multiprocessors;
+    const auto pays = [&](i64 count) {
+      return entries > count / 2 * kSelectPartEntries && 4 * count * selections <= 3 * plan_.multiprocessors;
     };
-    i64 parts = 1;
-    while (parts < kSelectParts && (entries > parts * kSelectMostPartEntries || pays(2 * parts))) parts *= 2;
-    return parts;
+    i64 count = 1;
+    while (count < kSelectParts && pays(2 * count)) count *= 2;
+    return count;
   }
 
   KernelLaunch<IndexerSelectArguments>& select(const IndexerSource& source, i64 slices, i64 entries) {

@@ -92,7 +92,7 @@ struct IndexerInputs {
 // The folds that there is room for; the first is the one for the call's size.
 std::vector<IndexerFold> indexer_folds(const IndexerPlan& plan, const IndexerInputs& inputs);
 
-// Tokens whose logits are there at once.
+// Tokens of a chunk, where a fold has chunks.
 i64 indexer_chunk_tokens(const IndexerPlan& plan, const IndexerInputs& inputs);
 
 // Rows that share a tile of the scorer.

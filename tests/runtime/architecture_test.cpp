@@ -32,11 +32,12 @@ TEST_CASE("each limit of a multiprocessor decides where it is the smallest") {
   CHECK(resident_blocks(*find_architecture("sm_120"), 32, 128, 49 * 1024 + 1) == 1);
 }
 
-TEST_CASE("launches overlap from sm_90 on, which is where kernels ask to") {
+TEST_CASE("launches overlap and have clusters from sm_90 on, which is where kernels ask for it") {
   for (const Architecture& architecture : architectures()) {
     INFO(architecture.name);
     const bool is_older =
         architecture.name == "sm_80" || architecture.name == "sm_86" || architecture.name == "sm_89";
     CHECK(architecture.overlaps_launches == !is_older);
+    CHECK(architecture.has_clusters == !is_older);
   }
 }

@@ -153,7 +153,7 @@ TEST_CASE("every call of every plan has a fold that there is room for") {
   for (const i64 top_k : kIndexerTopK) {
     for (const i64 rows : {1, 2, 16, 17, 33, 48, 400}) {
       for (const i64 pages : {1, 8, 9, 512, 8192, 16384}) {
-        for (const i64 supertile : {0, 512, 4096}) {
+        for (const i64 supertile : {0, 512, 4096, 1 << 20}) {
           for (const bool is_prefill : {false, true}) {
             IndexerRequest request = is_prefill ? glm_prefill(rows, pages) : glm_paged(rows, pages);
             request.caps.top_k = top_k;
@@ -202,6 +202,7 @@ TEST_CASE("rows of a long context are selected from in batches whose logits have
     CHECK(score.source.lengths == inputs.lengths + row);
     CHECK(score.logits_stride == 131'072);
     CHECK(select.arguments.source.lengths == inputs.lengths + row);
+    CHECK(select.arguments.source.page_table == inputs.page_table + row * 2048);
     CHECK(select.arguments.logits_stride == 131'072);
     CHECK(select.arguments.indices == tensors.topk_indices + row * 2048);
     CHECK(select.arguments.scores == tensors.topk_values + row * 2048);
@@ -222,7 +223,8 @@ TEST_CASE("rows of a long context are selected from in batches whose logits have
   CHECK(first_fold(planned, 48, 2048, 24) == IndexerFold::carry);
 }
 
-TEST_CASE("of rows that are longer still every chunk is selected from, in slices where their best have room") {
+TEST_CASE(
+    "of rows that are longer still every chunk is selected from, in slices where their best have room") {
   const Planned planned = planned_of(glm_paged(48, 8192));
   CHECK(first_fold(planned, 48, 4096) == IndexerFold::single);
   CHECK(first_fold(planned, 48, 4097) == IndexerFold::carry);
@@ -241,20 +243,6 @@ TEST_CASE("blocks share a row where it is long and few are selected from") {
   CHECK(parts(12, 512) == 8);  // 96 blocks on 132 multiprocessors
   CHECK(parts(13, 512) == 4);
   CHECK(parts(48, 512) == 2);
-  // A part has no more entries than it has bits for, however many are selected from.
-  Planned large = planned_of(glm_paged(1, 65'536));
-  large.plan.logits = i64{1} << 30;
-  large.plan.rows = 300;
-  for (const i64 pages : {8192, 16'300}) {
-    IndexerInputs inputs = call_of(300, pages);
-    inputs.fold = IndexerFold::single;
-    for (const IndexerLaunch& launch : indexer_launches(large.plan, tensors_of(large.layout), inputs)) {
-      if (const auto* select = std::get_if<KernelLaunch<IndexerSelectArguments>>(&launch))
-        CHECK(ceil_div(pages * 64, select->cluster) <= kSelectMostPartEntries);
-    }
-  }
-  CHECK(indexer_chunk_tokens(large.plan, {.table_width = 65'536, .rows = 1}) + 2 * kMostTopK <=
-        kSelectParts * kSelectMostPartEntries);
 }
 
 TEST_CASE("a prefill gathers its pages and carries the best of chunk after chunk") {
