@@ -138,7 +138,7 @@ class Call {
           need_of_both("candidate_values", "candidate_indices", bytes);
           break;
       }
-    } else if (fold == IndexerFold::carry && chunks() > 1) {
+    } else if (fold == IndexerFold::carry) {
       // The second half from the third chunk on.
       const i64 rows = inputs_.rows + (chunks() > 2 ? plan_.rows : 0);
       need_of_both("candidate_values", "candidate_indices", rows * slot);
