@@ -55,7 +55,6 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
     const IndexerPeer* peer = comparable_peer(shape, machine);
     const i64 floor = floor_permille(timing, machine.bandwidth.gb_s);
     const i64 p10 = timing.chain_ns(10), p90 = timing.chain_ns(90);
-    const bool has_logits = !timing.logits.empty();
     table.rows.push_back({{timing.plan_id,
                            shape.heads,
                            shape.rows,
@@ -71,8 +70,8 @@ Table shapes_table(const BenchMachine& machine, const std::vector<IndexerTiming>
                            p10,
                            p90,
                            concat(microseconds(p10), "-", microseconds(p90)),
-                           has_logits ? Cell(timing.logits_ns()) : Cell(),
-                           has_logits ? Cell(microseconds(timing.logits_ns())) : Cell(),
+                           timing.logits_ns(),
+                           microseconds(timing.logits_ns()),
                            floor_bytes(shape),
                            floor,
                            percent(floor),

@@ -62,6 +62,12 @@ class Launcher {
   // Of `blocks` blocks of a kernel with a grid barrier, as many as can be resident: work that any number of
   // blocks can share.
   Grid resident_grid(const ReadyKernel& kernel, i64 blocks) const;
+  // Of a launch: a resident grid where the kernel has a grid barrier, else all of its blocks.
+  template <class Launch>
+  Grid grid_of(const ReadyKernel& kernel, const Launch& launch) const {
+    if (kernel.has_grid_barrier) return resident_grid(kernel, launch.grid);
+    return {.x = launch.grid, .cluster = launch.cluster};
+  }
 
   // `arguments`: the address of each argument of the kernel. Error `grid_not_resident`: the kernel has a grid
   // barrier and more blocks than can be resident at once.

@@ -26,9 +26,7 @@ class Launches {
     site.stream = stream_;
     const auto kernel = resolver_.find(launch.variant, site);
     if (!kernel) return kernel.error();
-    const Grid blocks = (*kernel)->has_grid_barrier ? launcher_.resident_grid(**kernel, launch.grid)
-                                                    : Grid{.x = launch.grid, .cluster = launch.cluster};
-    return launcher_.launch(**kernel, blocks, launch.arguments, stream_);
+    return launcher_.launch(**kernel, launcher_.grid_of(**kernel, launch), launch.arguments, stream_);
   }
 
   Status fill(const RandomFillArguments& arguments) {

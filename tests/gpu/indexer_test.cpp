@@ -551,9 +551,7 @@ TEST_CASE("1,000 replays of a captured call follow its lengths, and select what 
     must(launch_each(arena.launches(call.inputs(), fold), [&](const auto& one) -> Status {
       const auto kernel = resolver().find(one.variant, {.stream = stream});
       if (!kernel) return kernel.error();
-      const Grid grid = (*kernel)->has_grid_barrier ? gpu().launcher.resident_grid(**kernel, one.grid)
-                                                    : Grid{.x = one.grid, .cluster = one.cluster};
-      return gpu().launcher.launch(**kernel, grid, one.arguments, stream);
+      return gpu().launcher.launch(**kernel, gpu().launcher.grid_of(**kernel, one), one.arguments, stream);
     }));
     const Graph graph = must(Graph::end(stream));
     std::mt19937_64 engine{7};

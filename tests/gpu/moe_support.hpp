@@ -61,9 +61,7 @@ void launch(const KernelLaunch<Arguments>& launch) {
   const ReadyKernel* kernel = must(resolver().find(launch.variant, {}));
   CHECK(kernel->resources.spill_store_bytes + kernel->resources.spill_load_bytes == 0);
   const Launcher& launcher = gpu().launcher;
-  const Grid grid = kernel->has_grid_barrier ? launcher.resident_grid(*kernel, launch.grid)
-                                             : Grid{.x = launch.grid, .cluster = launch.cluster};
-  must(launcher.launch(*kernel, grid, launch.arguments, nullptr));
+  must(launcher.launch(*kernel, launcher.grid_of(*kernel, launch), launch.arguments, nullptr));
 }
 
 // What the arena holds behind a launch, tensor by tensor.

@@ -133,9 +133,7 @@ class Timed {
         resolver_.find(launch.variant, {.live_tokens = tokens, .block = block, .stream = stream});
     if (!kernel) return kernel.error();
     const Launcher& launcher = context_.gpu.launcher;
-    const Grid grid =
-        (*kernel)->has_grid_barrier ? launcher.resident_grid(**kernel, launch.grid) : Grid{.x = launch.grid};
-    return launcher.launch(**kernel, grid, launch.arguments, stream);
+    return launcher.launch(**kernel, launcher.grid_of(**kernel, launch), launch.arguments, stream);
   }
 
   Status launch_all(const TrellisLaunches& launches, i64 tokens, cudaStream_t stream) {

@@ -218,13 +218,6 @@ TEST_CASE("JSON of bench fits its published schema, and holds integers alone") {
   CHECK(row["peer_ns"] == 912'500);
   CHECK(row["peer_logits_ns"] == 811'600);
   CHECK(row["peer_permille"] == 1100);
-  // Where nobody asked there are no logits alone.
-  IndexerTiming unasked = timing_of({32, 1, 1, 128 * kTokens}, 25'000);
-  unasked.logits.clear();
-  const Report of_unasked = bench_report(subject(), kH200, {unasked}, {});
-  const Json without = Json::parse(render_json({&of_unasked, 1}, {}, {}));
-  CHECK(without["shapes"][0]["logits_ns"].is_null());
-  CHECK(misfit(schema, without) == "");
   Json broken = json;
   broken["shapes"][0]["fold"] = 3;
   CHECK(misfit(schema, broken) == "/shapes/0/fold is integer");
