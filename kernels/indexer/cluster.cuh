@@ -21,7 +21,7 @@ class Cluster {
 
   int parts() const { return parts_; }
 
-  // Waits for all threads of all blocks, and sees what they wrote before.
+  // Waits for all threads of all blocks, and sees what they wrote to their own shared memory before.
   void sync() const {
     arrive();
     wait();
@@ -37,30 +37,11 @@ class Cluster {
       ptx::block_sync();
   }
 
-  // The sum of a word of all blocks' shared memory, and of two that follow each other: all are asked at once.
-  int sum(const int* word) const {
-    int sum = 0;
-#pragma unroll
-    for (int part = 0; part < kMostParts; ++part)
-      if (part < parts_) sum += ptx::load_cluster(of_part(word, part));
-    return sum;
-  }
-  ptx::Pair sum_of_pair(const int* words) const {
-    ptx::Pair sum{};
-#pragma unroll
-    for (int part = 0; part < kMostParts; ++part) {
-      if (part >= parts_) continue;
-      const ptx::Pair pair = ptx::load_cluster_pair(of_part(words, part));
-      sum.first += pair.first;
-      sum.second += pair.second;
-    }
-    return sum;
-  }
-  // A block's word, and a rank.
+  // What a block has at an address of the own shared memory.
   int word_of(const int* word, int part) const { return ptx::load_cluster(of_part(word, part)); }
-  ptx::u64 rank_of(const ptx::u64* rank, int part) const {
-    const ptx::Pair pair = ptx::load_cluster_pair(of_part(rank, part));
-    return ptx::u64{static_cast<ptx::u32>(pair.second)} << 32 | static_cast<ptx::u32>(pair.first);
+  ptx::Four four_of(const int* words, int part) const { return ptx::load_cluster_four(of_part(words, part)); }
+  ptx::Pair pair_of(const void* words, int part) const {
+    return ptx::load_cluster_pair(of_part(words, part));
   }
 
  private:

@@ -2,12 +2,12 @@
 // lists of earlier candidates: by logit, of equal ones those with the lowest indices, in ascending order.
 //
 // A cluster of blocks selects from a row: each takes a part of its entries, and each of its warps a part of
-// those. They count entries in bins, of logits first and then of ever fewer ranks, until few enough are left
-// that may be selected: those are listed, and the last one is found among them. Every entry has a rank of its
-// own, so that no two tie.
+// those. They count entries in bins of logits, until few are left in the bin in which the last one lies:
+// every block compares those with each other. Every entry has a rank of its own, so that no two tie. Then
+// each warp knows how many are selected before its own.
 //
-// A call takes as long as its warps have instructions to issue and blocks to wait for: loops are not
-// unrolled, every step is there once, and what is no candidate is looked at twice alone.
+// A call takes as long as its warps have instructions to issue, and as blocks wait for each other: an entry
+// costs few instructions, a warp keeps its own in registers where they fit, and blocks meet twice.
 #include "kernels/indexer/arguments.hpp"
 #include "kernels/indexer/cluster.cuh"
 #include "kernels/indexer/order.cuh"
@@ -18,42 +18,55 @@ namespace moeplan {
 namespace {
 
 constexpr SelectShared kShared = select_shared();
-constexpr int kThreads = static_cast<int>(kSelectThreads);
+constexpr int kThreads = THREADS;
 constexpr int kWarps = kThreads / 32;
-static_assert(kThreads == THREADS, "host and device disagree about the threads of a block");
 static_assert(kShared.bytes == SHARED_BYTES, "host and device disagree about shared memory");
 
 constexpr int kPageTokens = static_cast<int>(kKernelPageSize);
 constexpr int kWarpEntries = 128;  // of a quad a lane
-constexpr int kListed = static_cast<int>(kSelectListed);
+constexpr int kQuads = 4;          // that a lane keeps
 constexpr int kFew = static_cast<int>(kSelectFew);
-constexpr int kClearBytes = static_cast<int>(kShared.before - kShared.histograms);  // histograms and bits
-static_assert(kFew == 32, "a lane each");
+constexpr int kKept = 4;  // of those that are compared, of a lane
+constexpr int kGroups = static_cast<int>(kSelectGroups), kOfGroup = kBins / kGroups;  // of bins
+constexpr int kOfLane = kOfGroup / 32;
+constexpr int kClearBytes = static_cast<int>(kShared.groups - kShared.bins);
+static_assert(kGroups == 32 && kOfLane == 8, "a group a lane, and eight bins of one");
+static_assert(kMostTopK % kWarpEntries == 0, "lists end where a warp's quads do");
 
-// Words of shared memory. Those of two rounds by turns: what one reads of others while they count the next.
-constexpr int kWordCoarse = 0;     // sums of kBins / 32 bins, of two rounds
-constexpr int kWordSelected = 64;  // bits of those that are selected, a word a warp
-constexpr int kWordReached = 96;   // a ReachedBin
-constexpr int kWordListed = 100;   // entries of the block that are listed
-constexpr int kWordFew = 101;      // that are compared
-constexpr int kWordTotal = 102;    // that are selected
+// Words of shared memory.
+constexpr int kWordSelected = 0;  // entries that are selected for sure, a word a warp
+constexpr int kWordReached = 32;  // a Reached
+constexpr int kWordFound = 40;    // a rank
+constexpr int kWordListed = 42;  // entries of the block that are listed, and those that are selected for sure
+constexpr int kWordSure = 43;
+constexpr int kWordTotal = 44;   // entries that are selected, of all blocks
+constexpr int kWordNumber = 45;  // of the slice
+constexpr int kWordPlaces = 46;  // the block's first place, and the one behind its last
 
 struct alignas(16) Quad {
   float logit[4];
 };
-struct alignas(16) QuadWords {
-  u32 word[4];
-};
-// An entry that may be selected.
-struct alignas(8) Listed {
-  u32 key;
+// One that is selected.
+struct alignas(8) Selected {
+  float logit;
   int entry;
 };
+// A row, or a slice of one. All slices of a row follow each other.
+struct Slice {
+  int row;
+  int slice;
+};
+inline Slice slice_of(const IndexerSelectArguments& args, int number) {
+  const int slices = static_cast<int>(args.slices);
+  const int row = slices == 1 ? number : number / slices;
+  return {row, number - row * slices};
+}
 
 // Entries in the order of their tokens: lists of candidates, then logits.
 class Entries {
  public:
-  Entries(const IndexerSelectArguments& args, int row, int slice) {
+  Entries(const IndexerSelectArguments& args, const Slice& of) {
+    const int row = of.row, slice = of.slice;
     const Groups rows(args.source, 1);
     if (args.logits) {
       const int first = slice * static_cast<int>(args.slice_tokens);
@@ -69,13 +82,12 @@ class Entries {
   }
 
   int count() const { return list_entries_ + tokens_; }
-  int index(int entry) const {
-    return entry < list_entries_ ? list_indices_[entry] : first_token_ + entry - list_entries_;
+  // Of a warp's quads, by their first entry: all are of lists, or none.
+  const float* logits(int first) const {
+    return first < list_entries_ ? list_values_ + first : logits_ + (first - list_entries_);
   }
-  // Of an entry at a multiple of four, and the three behind it.
-  Quad quad(int entry) const {
-    return *reinterpret_cast<const Quad*>(entry < list_entries_ ? list_values_ + entry
-                                                                : logits_ + (entry - list_entries_));
+  int index(int entry) const {
+    return entry < list_entries_ ? list_indices_[entry] : entry + (first_token_ - list_entries_);
   }
 
  private:
@@ -87,44 +99,75 @@ class Entries {
   int list_entries_ = 0;
 };
 
-// The bin, from the top, in which the count of entries reaches what is wanted; how many lie above it, and in
-// it. Bin -1: there are no more than wanted, and all lie above.
-struct ReachedBin {
-  int bin;
+// Where the tokens of a slice go.
+class Places {
+ public:
+  Places(const IndexerSelectArguments& args, const Slice& of) {
+    const i64 row = of.row, slice = of.slice;
+    if (args.slot_values) {
+      const i64 to = (row * args.slot_row_step + args.first_slot + slice) * args.top_k;
+      logits_ = args.slot_values + to;
+      indices_ = args.slot_indices + to;
+    } else {
+      const i64 to = row * args.top_k;
+      if (args.scores) logits_ = args.scores + to;
+      indices_ = args.indices + to;
+      if (args.is_physical) pages_ = args.source.page_table + row * args.source.table_stride;
+    }
+  }
+
+  void put(int place, float logit, int index) const {
+    if (pages_ && index >= 0) index = pages_[index / kPageTokens] * kPageTokens + index % kPageTokens;
+    indices_[place] = index;
+    if (logits_) logits_[place] = logit;
+  }
+
+ private:
+  float* logits_ = nullptr;  // not wanted
+  int* indices_;
+  const int* pages_ = nullptr;  // indices are of tokens
+};
+
+// The span of ranks in which the count of entries from the top reaches what is wanted; how many lie above it,
+// and in it.
+struct alignas(16) Reached {
+  Bounds bounds;
   int above;
   int inside;
+  Span span;
 };
 
 class Selection {
  public:
-  Selection(const IndexerSelectArguments& args, int part, int row, int slice)
+  // `number`: of the slice.
+  Selection(const IndexerSelectArguments& args, int part, int number)
       : args_(args),
         cluster_(static_cast<int>(args.parts)),
-        entries_(args, row, slice),
-        part_(part),
-        row_(row),
-        slice_(slice) {
+        entries_(args, slice_of(args, number)),
+        part_(part) {
     // Parts and warps are powers of two.
     const int of_all = cluster_.parts() * kWarps * kWarpEntries - 1;
     const int of_warp = (entries_.count() + of_all) >> ptx::population(of_all)
                                                            << ptx::population(kWarpEntries - 1);
-    of_block_ = kWarps * of_warp;
-    first_ = part * of_block_;
-    begin_ = first_ + warp_id() * of_warp;
+    begin_ = (part * kWarps + warp_id()) * of_warp;
     end_ = min(begin_ + of_warp, entries_.count());
   }
 
-  static void clear() {
-#pragma unroll 1
-    for (int i = thread_id(); i < kClearBytes / 16; i += kThreads)
-      shared_at<QuadWords>(kShared.histograms)[i] = {};
-    if (thread_id() == 0) words()[kWordListed] = words()[kWordFew] = words()[kWordTotal] = 0;
-    ptx::block_sync();
+  // The slice's number is read again at last, for lack of registers.
+  static void clear(int number) {
+#pragma unroll
+    for (int i = 0; i < kClearBytes / 16; i += kThreads)
+      shared_at<ptx::Four>(kShared.bins)[i + thread_id()] = {};
+    if (thread_id() == 0) {
+      words()[kWordListed] = words()[kWordSure] = 0;
+      words()[kWordNumber] = number;
+    }
   }
 
   void run() {
+    ptx::block_sync();
+    ptx::wait_for_last_launch();
     find_least();
-    count_selected();
     put_selected();
     cluster_.wait();
   }
@@ -134,322 +177,337 @@ class Selection {
   static T* shared_at(i64 offset) {
     return reinterpret_cast<T*>(ptx::dynamic_shared() + offset);
   }
-  static int* histogram(int round) { return shared_at<int>(kShared.histograms) + round % 2 * kBins; }
-  static Listed* list() { return shared_at<Listed>(kShared.list); }
+  static int* bins() { return shared_at<int>(kShared.bins); }
+  static int* groups() { return shared_at<int>(kShared.groups); }
+  // Four bins of the group in which it is reached, as a part has counted them.
+  static ptx::Four& of_group_in(int part, int bin) {
+    return *reinterpret_cast<ptx::Four*>(shared_at<int>(kShared.group) + part * kOfGroup + bin);
+  }
+  // The same, when it is no longer read: of a warp for every part.
+  static u64* spare() { return shared_at<u64>(kShared.group); }
+  static u64* listed() { return shared_at<u64>(kShared.listed); }
   static int* words() { return shared_at<int>(kShared.words); }
+  static u64* found() { return reinterpret_cast<u64*>(words() + kWordFound); }
+  u64* few() const { return cluster_.parts() > 1 ? shared_at<u64>(kShared.few) : listed(); }
 
-  // visit(quad, its first entry) for the entries of the warp, by all of its lanes; minus infinity behind the
-  // last.
-  template <class Visit>
-  void for_quads(const Visit& visit) const {
-    int entry = begin_ + lane_id() * 4;
-    Quad next;
-    if (entry < end_) next = entries_.quad(entry);
-#pragma unroll 1
-    for (int first = begin_; first < end_; first += kWarpEntries, entry += kWarpEntries) {
-      Quad quad = next;
-      if (entry + kWarpEntries < end_) next = entries_.quad(entry + kWarpEntries);
-      if (entry + 3 >= end_) {
+  // The lane's of the warp's quads from an entry on; minus infinity behind the last.
+  void load_quads(int first) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) quad.logit[i] = entry + i < end_ ? quad.logit[i] : minus_infinity();
-      }
-      visit(quad, entry);
+    for (int i = 0; i < kQuads; ++i, first += kWarpEntries) {
+      if (first >= end_) break;
+      const auto* quads = reinterpret_cast<const Quad*>(entries_.logits(first));
+      if (first + kWarpEntries <= end_)
+        quads_[i] = quads[lane_id()];
+      else
+        quads_[i] = last_quad(quads, end_ - first - lane_id() * 4);
     }
   }
-  // visit(one) for those that are listed.
+  static Quad last_quad(const Quad* quads, int count) {
+    Quad quad{minus_infinity(), minus_infinity(), minus_infinity(), minus_infinity()};
+    if (count > 0) quad = quads[lane_id()];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) quad.logit[i] = i < count ? quad.logit[i] : minus_infinity();
+    return quad;
+  }
+  // visit(quad, first) for the entries of the warp, by all of its lanes, whose quads begin with one. Those of
+  // few quads are there since they were visited first.
   template <class Visit>
-  void for_listed(const Visit& visit) const {
-    const int count = words()[kWordListed];
+  void for_quads(const Visit& visit) {
 #pragma unroll 1
-    for (int i = thread_id(); i < count; i += kThreads) visit(list()[i]);
+    for (int first = begin_; first < end_; first += kQuads * kWarpEntries) {
+      if (first != loaded_) {
+        loaded_ = first;
+        load_quads(first);
+      }
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) {
+        if (first + i * kWarpEntries < end_) visit(quads_[i], first + i * kWarpEntries);
+      }
+    }
   }
 
   // ---- The least rank that is selected: a span of ranks in which it lies becomes ever narrower. ----
 
   void find_least() {
-    const int top_k = static_cast<int>(args_.top_k);
     span_ = {kLeastRank, 0 - kLeastRank};
-    inside_ = wanted_ = top_k;
-    bool is_listed = entries_.count() <= top_k;
-    if (is_listed) list_entries();
+    bounds_ = {least_finite(), infinity()};
+    wanted_ = static_cast<int>(args_.top_k);
+    inside_ = max(entries_.count(), wanted_);
 #pragma unroll 1
-    for (int round = 0; !is_listed || inside_ > wanted_; ++round) {
-      if (is_listed && inside_ <= kFew) {
-        span_.least = least_of_few();
-        return;
-      }
-      int* bins = histogram(round);
-      if (round > 1) {
-        for (int i = thread_id(); i < kBins; i += kThreads) bins[i] = 0;
-        ptx::block_sync();
-      }
-      if (round == 0)
-        count_logits(bins);
-      else if (is_listed)
-        for_listed([&](const Listed& one) { count_rank(bins, one.key, one.entry); });
+    for (bool is_of_logits = true; inside_ > (is_of_logits ? wanted_ : max(wanted_, kFew));
+         is_of_logits = false) {
+      if (is_of_logits)
+        count_logits();
       else
-        count_ranks(bins);
-      const ReachedBin reached = reach(round, wanted_);
-      if (reached.bin < 0) {
-        // There are no more than wanted.
-        inside_ = wanted_;
-      } else {
-        span_ = round == 0
-                    ? Span{least_rank(reached.bin), least_rank(reached.bin + 1) - least_rank(reached.bin)}
-                    : span_.narrowed(reached.bin);
-        inside_ = reached.inside;
-        wanted_ -= reached.above;
-      }
-      if (!is_listed && top_k - wanted_ + inside_ <= kListed) {
-        list_entries();
-        is_listed = true;
-      }
+        count_ranks();
+      reach(is_of_logits);
     }
+    list_entries();
+    if (listed_ > 0) compare_listed();
   }
 
-  void count_logits(int* bins) const {
+  void count_logits() {
+    constexpr u32 kMinusInfinities = 0xFC00FC00u;
     int zeros = 0;  // which often come in floods
     for_quads([&](const Quad& quad, int) {
-      bool are_finite = true;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) are_finite &= fabsf(quad.logit[i]) < infinity();
-      u32 keys[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) keys[i] = finite_key_of(quad.logit[i]);
-      if (!are_finite) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) keys[i] = key_of(quad.logit[i]);
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int bin = bin_of(keys[i]);
-        zeros += bin == kZeroBin;
-        if (bin != kZeroBin && (are_finite || keys[i] != kNoKey)) ptx::add_shared(bins + bin, 1);
+      for (int i = 0; i < 4; i += 2) {
+        // Negative zero is zero.
+        const u32 halves = ptx::truncated_halves_of(quad.logit[i] + 0.0f, quad.logit[i + 1] + 0.0f);
+        if (halves == 0) {
+          zeros += 2;
+        } else if (halves != kMinusInfinities) {
+          ptx::count_shared(bins() + low_bin(halves));
+          ptx::count_shared(bins() + high_bin(halves));
+        }
       }
     });
     zeros = ptx::warp_sum(zeros);
-    if (lane_id() == 0 && zeros > 0) ptx::add_shared(bins + kZeroBin, zeros);
+    if (lane_id() == 0 && zeros > 0) ptx::add_shared(bins(), zeros);
   }
 
-  // In the span, where too many are to be listed.
-  void count_ranks(int* bins) const {
-    for_quads([&](const Quad& quad, int entry) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) count_rank(bins, key_of(quad.logit[i]), entry + i);
-    });
-  }
-  void count_rank(int* bins, u32 key, int entry) const {
-    const u64 at = rank_of(key, entry) - span_.least;
-    if (at <= span_.width - 1) ptx::add_shared(bins + static_cast<int>(at >> span_.shift()), 1);
-  }
-
-  // All of the block from the least rank on, in any order.
-  void list_entries() const {
-    const float least = least_logit(span_.least);
-    // Some of the least logit may not be among them; and all compare so with what is no number.
-    const bool is_by_rank = static_cast<u32>(span_.least) != 0 || !(least == least);
-    for_quads([&](const Quad& quad, int entry) {
-      bool reaches[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) reaches[i] = !(quad.logit[i] < least);
-      if (ptx::ballot(reaches[0] || reaches[1] || reaches[2] || reaches[3]) == 0) return;
-      if (is_by_rank) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          reaches[i] = reaches[i] && rank_of(key_of(quad.logit[i]), entry + i) >= span_.least;
-      }
-      u32 lanes[4];
-      int count = 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        lanes[i] = ptx::ballot(reaches[i]);
-        count += ptx::population(lanes[i]);
-      }
-      int at = 0;
-      if (lane_id() == 0) at = ptx::fetch_add_shared(words() + kWordListed, count);
-      at = ptx::shuffle(at, 0);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (reaches[i])
-          list()[at + ptx::population(lanes[i] & lanes_below())] = {key_of(quad.logit[i]), entry + i};
-        at += ptx::population(lanes[i]);
-      }
-    });
-    ptx::block_sync();
-  }
-
-  // By comparing each with each.
-  u64 least_of_few() const {
-    u64* few = shared_at<u64>(kShared.few);
-    int* count = words() + kWordFew;
-    for_listed([&](const Listed& one) {
-      const u64 rank = rank_of(one.key, one.entry);
-      if (rank - span_.least <= span_.width - 1) few[ptx::fetch_add_shared(count, 1)] = rank;
-    });
+  // In the span, where too many are left to compare them.
+  void count_ranks() {
     cluster_.sync();
-    u64* found = few + kFew;
-    if (warp_id() == 0) {
-      const int of_part = lane_id() < cluster_.parts() ? cluster_.word_of(count, lane_id()) : 0;
-      const int through = warp_prefix(of_part);
-      // The part that has the lane's entry: lower ones have fewer than so many.
-      int part = 0;
-#pragma unroll 1
-      for (int i = 0; i < kMostParts; ++i) part += ptx::shuffle(through, i) <= lane_id();
-      const int through_lower = ptx::shuffle(through, max(part - 1, 0));
-      const int before = part == 0 ? 0 : through_lower;
-      const u64 own = lane_id() < inside_ ? cluster_.rank_of(few + (lane_id() - before), part) : 0;
-      int better = 0;
-#pragma unroll 1
-      for (int i = 0; i < inside_; ++i) better += ptx::shuffle(own, i) > own;
-      if (lane_id() < inside_ && better == wanted_ - 1) *found = own;
-    }
+    for (int i = thread_id(); i < kBins; i += kThreads) bins()[i] = 0;
     ptx::block_sync();
-    return *found;
+    for_quads([&](const Quad& quad, int first) {
+      const int entry = first + lane_id() * 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const u64 at = rank_of(key_of(quad.logit[i]), entry + i) - span_.least;
+        if (at <= span_.width - 1) ptx::count_shared(bins() + static_cast<int>(at >> span_.shift()));
+      }
+    });
   }
 
-  // What all blocks have counted.
-  ReachedBin reach(int round, int wanted) {
-    constexpr int kGroups = 32, kOfGroup = kBins / kGroups;
-    static_assert(kOfGroup == 64, "two bins a lane");
-    const int* bins = histogram(round);
-    int* coarse = words() + kWordCoarse + round % 2 * kGroups;
-    int* reached = words() + kWordReached;
+  // What all blocks have counted: the bin in which it reaches what is wanted becomes the span. In bins of
+  // logits there may be no more than wanted; then the span stays, and all in it are.
+  void reach(bool is_of_logits) {
+    auto* reached = reinterpret_cast<Reached*>(words() + kWordReached);
     ptx::block_sync();
 #pragma unroll
     for (int group = warp_id(); group < kGroups; group += kWarps) {
-      const int* of_lane = bins + group * kOfGroup + 2 * lane_id();
-      const int of_group = ptx::warp_sum(of_lane[0] + of_lane[1]);
-      if (lane_id() == 0) coarse[group] = of_group;
+      int of_group = 0;
+#pragma unroll
+      for (int i = 0; i < kOfGroup; i += 128) {
+        const ptx::Four& four = reinterpret_cast<const ptx::Four*>(bins() + group * kOfGroup + i)[lane_id()];
+        of_group += four.word[0] + four.word[1] + four.word[2] + four.word[3];
+      }
+      of_group = ptx::warp_sum(of_group);
+      if (lane_id() == 0) groups()[group] = of_group;
     }
     cluster_.sync();
+    // From the top: a group a lane, then the bins of the group in which it is reached, which ascend or
+    // descend. A warp for every part finds the group, and fetches what the part has counted there.
+    int group = 0, above = 0;
+    bool is_reached = false, ascends = false;
+    if (warp_id() < cluster_.parts()) {
+      const int last = is_of_logits ? kGroups / 2 : kGroups;
+      const int of_lane = lane_id() < last ? last - 1 - lane_id() : lane_id();
+      int sum = 0;
+#pragma unroll
+      for (int part = 0; part < kMostParts; ++part)
+        if (part < cluster_.parts()) sum += cluster_.word_of(groups() + of_lane, part);
+      const int through = warp_prefix(sum);
+      is_reached = ptx::ballot(through > wanted_) != 0;
+      const int at = first_lane(ptx::ballot(through >= wanted_)) % 32;
+      group = ptx::shuffle(of_lane, at);
+      above = ptx::shuffle(through - sum, at);
+      ascends = at >= last;
+#pragma unroll
+      for (int i = lane_id() * 4; i < kOfGroup; i += 128)
+        of_group_in(warp_id(), i) = cluster_.four_of(bins() + group * kOfGroup + i, warp_id());
+    }
+    ptx::block_sync();
     if (warp_id() == 0) {
-      // From the top: a group of bins a lane, then two bins of the group in which it is reached.
-      const int sum = cluster_.sum(coarse + kGroups - 1 - lane_id());
-      const int through = warp_prefix(sum), total = ptx::shuffle(through, 31);
-      if (total <= wanted) {
-        if (lane_id() == 0) {
-          reached[0] = -1;
-          reached[1] = total;
-          reached[2] = 0;
+      const int first = kOfLane * (ascends ? lane_id() : 31 - lane_id());
+      int counts[kOfLane] = {}, sum = 0;
+#pragma unroll
+      for (int part = 0; part < kMostParts; ++part) {
+        if (part >= cluster_.parts()) continue;
+#pragma unroll
+        for (int i = 0; i < kOfLane; ++i) counts[i] += of_group_in(part, first + i / 4 * 4).word[i % 4];
+      }
+#pragma unroll
+      for (int i = 0; i < kOfLane; ++i) sum += counts[i];
+      above += warp_prefix(sum) - sum;
+      if (!is_reached) {
+        if (lane_id() == 0) *reached = {bounds_, 0, wanted_, span_};
+      } else if (above < wanted_ && wanted_ <= above + sum) {
+        int bin = 0, inside = 0;
+#pragma unroll
+        for (int i = 0; i < kOfLane; ++i) {
+          if (above + inside >= wanted_) continue;
+          above += inside;
+          inside = ascends ? counts[i] : counts[kOfLane - 1 - i];
+          bin = ascends ? i : kOfLane - 1 - i;
         }
-      } else {
-        const int group = first_lane(ptx::ballot(through >= wanted));
-        const int high = kBins - 1 - group * kOfGroup - 2 * lane_id();
-        const ptx::Pair of_bins = cluster_.sum_of_pair(bins + high - 1);
-        const int two = of_bins.first + of_bins.second;
-        const int through_two = ptx::shuffle(through - sum, group) + warp_prefix(two);
-        const int before = through_two - two;
-        if (lane_id() == first_lane(ptx::ballot(through_two >= wanted))) {
-          const bool is_lower = before + of_bins.second < wanted;
-          reached[0] = is_lower ? high - 1 : high;
-          reached[1] = is_lower ? before + of_bins.second : before;
-          reached[2] = is_lower ? of_bins.first : of_bins.second;
+        bin += group * kOfGroup + first;
+        if (is_of_logits && bin >= kMinusInfinityBin) {
+          *reached = {bounds_, 0, wanted_, span_};
+        } else {
+          const Span span = is_of_logits ? span_of_logits(bin) : span_.narrowed(bin);
+          *reached = {is_of_logits ? Bounds::of_logits(bin, span) : Bounds::of_ranks(), above, inside, span};
         }
       }
     }
     ptx::block_sync();
-    return {reached[0], reached[1], reached[2]};
+    bounds_ = reached->bounds;
+    wanted_ -= reached->above;
+    inside_ = reached->inside;
+    span_ = reached->span;
+  }
+
+  // Counts what is above the span, and lists what is in it. Where all in it are selected, they count as
+  // above.
+  void list_entries() {
+    const bool is_open = inside_ > wanted_, is_by_rank = !(bounds_.end == bounds_.end);
+    const float least = bounds_.least, end = is_open ? bounds_.end : bounds_.least;
+    int sure = 0;
+    for_quads([&](const Quad& quad, int first) {
+      const int entry = first + lane_id() * 4;
+      u32 listed = 0;  // a bit each
+      if (!is_by_rank) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const bool is_below_end = quad.logit[i] < end;
+          sure += !is_below_end;
+          if (!(quad.logit[i] < least) & is_below_end) listed |= 1u << i;
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const u64 rank = rank_of(key_of(quad.logit[i]), entry + i);
+          const bool is_above = is_open ? span_.end() != 0 && rank >= span_.end() : rank >= span_.least;
+          sure += is_above;
+          if ((rank >= span_.least) & !is_above) listed |= 1u << i;
+        }
+      }
+      if (listed == 0) return;
+      u64* to = this->listed() + ptx::fetch_add_shared(words() + kWordListed, ptx::population(listed));
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (listed >> i & 1) *to++ = rank_of(key_of(quad.logit[i]), entry + i);
+    });
+    sure = ptx::warp_sum(sure);
+    if (lane_id() == 0) {
+      words()[kWordSelected + warp_id()] = sure;
+      ptx::add_shared(words() + kWordSure, sure);
+    }
+    cluster_.sync();
+    // A warp a part gathers what is listed. Most have few, which are asked for before it is known how many.
+    const int parts = cluster_.parts();
+    const bool gathers = is_open && parts > 1 && warp_id() < parts;
+    u64 rank = 0;
+    if (gathers) rank = rank_of_part(lane_id());
+    const ptx::Pair counts =
+        lane_id() < parts ? cluster_.pair_of(words() + kWordListed, lane_id()) : ptx::Pair{};
+    first_place_ = ptx::warp_sum(lane_id() < part_ ? counts.second : 0) +
+                   ptx::warp_sum(lane_id() < warp_id() ? words()[kWordSelected + lane_id()] : 0);
+    const int sure_of_all = ptx::warp_sum(counts.second);
+    if (thread_id() == 0) words()[kWordTotal] = sure_of_all + (is_open ? wanted_ : 0);
+    if (gathers) {
+      u64* to = few() + ptx::warp_sum(lane_id() < warp_id() ? counts.first : 0);
+      const int count = ptx::shuffle(counts.first, warp_id());
+      // All of it is put somewhere: what is on its way when another block ends would have no source.
+      *(lane_id() < count ? to + lane_id() : spare() + thread_id()) = rank;
+#pragma unroll 1
+      for (int i = lane_id() + 32; i < count; i += 32) to[i] = rank_of_part(i);
+    }
+    ptx::block_sync();
+    cluster_.arrive();
+    listed_ = is_open ? inside_ : 0;
+  }
+  // That is listed by the part of the warp's number.
+  u64 rank_of_part(int at) const {
+    const ptx::Pair rank = cluster_.pair_of(listed() + at, warp_id());
+    return u64{static_cast<u32>(rank.second)} << 32 | static_cast<u32>(rank.first);
+  }
+
+  // Compares what is listed with each other, a warp one at a time.
+  void compare_listed() {
+    u64 ranks[kKept];
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) ranks[i] = i * 32 + lane_id() < listed_ ? few()[i * 32 + lane_id()] : 0;
+#pragma unroll 1
+    for (int at = warp_id(); at < listed_; at += kWarps) {
+      const u64 one = few()[at];
+      const int better = count_listed(ranks, [&](u64 rank) { return rank > one; });
+      if (better == wanted_ - 1 && lane_id() == 0) *found() = one;
+    }
+    ptx::block_sync();
+    span_.least = *found();
+    first_place_ += count_listed(ranks, [&](u64 rank) {
+      return (rank >= span_.least) & (static_cast<int>(~static_cast<u32>(rank)) < begin_);
+    });
+  }
+  // How many it is true of. `ranks`: the lane's of the first ones.
+  template <class Is>
+  int count_listed(const u64 (&ranks)[kKept], const Is& is) const {
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < kKept; ++i)
+      if (i * 32 < listed_) count += is(ranks[i]);
+#pragma unroll 1
+    for (int i = kKept * 32 + lane_id(); i < listed_; i += 32) count += is(few()[i]);
+    return ptx::warp_sum(count);
   }
 
   // ---- The result. ----
 
-  bool is_selected(const Listed& one) const { return rank_of(one.key, one.entry) >= span_.least; }
-
-  // How many entries are selected, of lower blocks and of all, and those of the first window: a bit each.
-  void count_selected() {
-    int selected = 0;
-    for_listed([&](const Listed& one) { selected += is_selected(one); });
-    mark_selected(first_);
-    selected = ptx::warp_sum(selected);
-    if (lane_id() == 0 && selected > 0) ptx::add_shared(words() + kWordTotal, selected);
-    cluster_.sync();
-    const int of_part = lane_id() < cluster_.parts() ? cluster_.word_of(words() + kWordTotal, lane_id()) : 0;
-    before_ = ptx::warp_sum(lane_id() < part_ ? of_part : 0);
-    total_ = ptx::warp_sum(of_part);
-    cluster_.arrive();
-  }
-  void mark_selected(int window) const {
-    int* bits = shared_at<int>(kShared.bits);
-    for_listed([&](const Listed& one) {
-      const int at = one.entry - window;
-      if (is_in_window(at) && is_selected(one)) ptx::or_shared(bits + at / 32, 1u << at % 32);
-    });
-  }
-  static bool is_in_window(int at) { return static_cast<u32>(at) < static_cast<u32>(kSelectWindow); }
-
-  // An entry's place is how many lie before it: in the windows before, and in its own.
+  // Each warp brings together what it has of them, then all threads put them where they belong.
   void put_selected() {
-    int* bits = shared_at<int>(kShared.bits);
-    auto* before = shared_at<unsigned short>(kShared.before);  // each word
-    const int last = min(first_ + of_block_, entries_.count());
-#pragma unroll 1
-    for (int window = first_; window < last; window += static_cast<int>(kSelectWindow)) {
-      const int bit_words = (min(last - window, static_cast<int>(kSelectWindow)) + 31) / 32;
-      if (window > first_) {
-        ptx::block_sync();
-        for (int i = thread_id(); i < bit_words; i += kThreads) bits[i] = 0;
-        ptx::block_sync();
-        mark_selected(window);
-        ptx::block_sync();
-      }
-      const int of_thread = (bit_words + kThreads - 1) / kThreads;
-      const int begin = thread_id() * of_thread, end = min(begin + of_thread, bit_words);
+    const Threshold threshold = Threshold::of(span_.least);
+    auto* selected = shared_at<Selected>(kShared.bins);
+    if (lane_id() == 0 && warp_id() == 0) words()[kWordPlaces] = first_place_;
+    for_quads([&](const Quad& quad, int first) {
+      const int entry = first + lane_id() * 4;
+      bool is_selected[4];
       int count = 0;
-#pragma unroll 1
-      for (int i = begin; i < end; ++i) count += ptx::population(bits[i]);
-      const Prefix prefix = block_prefix<kThreads>(count, words() + kWordSelected);
-      count = prefix.before;
-#pragma unroll 1
-      for (int i = begin; i < end; ++i) {
-        before[i] = static_cast<unsigned short>(count);
-        count += ptx::population(bits[i]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        is_selected[i] = threshold.has(quad.logit[i], entry + i);
+        count += is_selected[i];
       }
-      ptx::block_sync();
-      for_listed([&](const Listed& one) {
-        const int at = one.entry - window;
-        if (!is_in_window(at) || !is_selected(one)) return;
-        put(before_ + before[at / 32] +
-                ptx::population(static_cast<u32>(bits[at / 32]) & ((1u << at % 32) - 1)),
-            logit_of(one.key), entries_.index(one.entry));
-      });
-      before_ += prefix.total;
-    }
+      if (ptx::ballot(count > 0) == 0) return;
+      int place = first_place_;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) place += ptx::population(ptx::ballot(is_selected[i]) & lanes_below());
+      first_place_ = ptx::shuffle(place + count, 31);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (is_selected[i]) selected[place] = {quad.logit[i] + 0.0f, entry + i};
+        place += is_selected[i];
+      }
+    });
+    if (lane_id() == 0 && warp_id() == kWarps - 1) words()[kWordPlaces + 1] = first_place_;
+    ptx::block_sync();
+    const int end = words()[kWordPlaces + 1];
+    const Places places(args_, slice_of(args_, words()[kWordNumber]));
+#pragma unroll 1
+    for (int at = words()[kWordPlaces] + thread_id(); at < end; at += kThreads)
+      places.put(at, selected[at].logit, entries_.index(selected[at].entry));
     if (part_ > 0) return;
 #pragma unroll 1
-    for (int at = total_ + thread_id(); at < args_.top_k; at += kThreads) put(at, minus_infinity(), -1);
-  }
-
-  void put(int place, float logit, int index) const {
-    if (args_.slot_values) {
-      const i64 to = (row_ * args_.slot_row_step + args_.first_slot + slice_) * args_.top_k + place;
-      args_.slot_values[to] = logit;
-      args_.slot_indices[to] = index;
-      return;
-    }
-    if (args_.is_physical && index >= 0) {
-      const int* numbers = args_.source.page_table + row_ * args_.source.table_stride;
-      index = numbers[index / kPageTokens] * kPageTokens + index % kPageTokens;
-    }
-    const i64 to = row_ * args_.top_k + place;
-    if (args_.scores) args_.scores[to] = logit;
-    args_.indices[to] = index;
+    for (int at = words()[kWordTotal] + thread_id(); at < args_.top_k; at += kThreads)
+      places.put(at, minus_infinity(), -1);
   }
 
   const IndexerSelectArguments& args_;
   const Cluster cluster_;
   const Entries entries_;
   const int part_;
-  const int row_;
-  const int slice_;
-  int of_block_;  // entries
-  int first_;     // of the block's
-  int begin_;     // of the warp's
+  int begin_;  // of the warp's entries
   int end_;
+  Quad quads_[kQuads];
+  int loaded_ = -1;  // their first entry
   Span span_;
-  int inside_;  // entries in the span
-  int wanted_;  // of them
-  int before_;  // entries that are selected, of lower blocks and windows
-  int total_;   // of all
+  Bounds bounds_;    // the same
+  int wanted_;       // entries in the span
+  int inside_;       // that are there
+  int listed_;       // by all blocks
+  int first_place_;  // of those of the warp that are to come
 };
 
 }  // namespace
@@ -457,16 +515,14 @@ class Selection {
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     indexer_select(const __grid_constant__ IndexerSelectArguments args) {
   // Parts are a power of two.
-  const int parts = static_cast<int>(args.parts), slices = static_cast<int>(args.slices);
+  const int parts = static_cast<int>(args.parts);
   const int part = static_cast<int>(blockIdx.x) & (parts - 1);
-  const int block = static_cast<int>(blockIdx.x) >> ptx::population(parts - 1);
   if (!kHasClusters && part > 0) return;
-  const int row = slices == 1 ? block : block / slices;
-  // What was there before the launch that scored.
-  Selection selection(args, part, row, block - row * slices);
-  Selection::clear();
-  ptx::wait_for_last_launch();
-  selection.run();
+  ptx::release_next_launch();
+  // Lengths were there before the launch that scored.
+  const int number = static_cast<int>(blockIdx.x) >> ptx::population(parts - 1);
+  Selection::clear(number);
+  Selection(args, part, number).run();
 }
 
 }  // namespace moeplan

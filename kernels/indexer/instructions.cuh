@@ -101,9 +101,16 @@ inline void add_shared(int* address, int value) {
   asm volatile("red.shared.add.s32 [%0], %1;" ::"r"(address_in_shared(address)), "r"(value) : "memory");
 }
 
-// Sets bits of a word of shared memory.
-inline void or_shared(int* address, u32 bits) {
-  asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(address_in_shared(address)), "r"(bits) : "memory");
+// Adds one. Lanes that count the same word take no longer than others.
+inline void count_shared(int* address) {
+  asm volatile("red.shared.add.u32 [%0], 1;" ::"r"(address_in_shared(address)) : "memory");
+}
+
+// Both floats as halves, rounded toward zero; NaN is 0x7FFF.
+inline u32 truncated_halves_of(float first, float second) {
+  u32 halves;
+  asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(second), "f"(first));
+  return halves;
 }
 
 // Adds to a word of shared memory, and returns what was there.
@@ -125,10 +132,13 @@ inline int leading_zeros(u64 value) {
 
 // ---- Blocks of a cluster: from sm_90 on. Before, a block is a cluster of its own. ----
 
-// Two words of shared memory.
-struct Pair {
+// Words of shared memory that follow each other.
+struct alignas(8) Pair {
   int first;
   int second;
+};
+struct alignas(16) Four {
+  int word[4];
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -152,11 +162,14 @@ inline u32 cluster_address(u32 address, u32 block) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
   return there;
 }
-// A word, and two at a multiple of 8 bytes, of such an address.
-inline int load_cluster(u32 address) {
-  int word;
-  asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-  return word;
+// Words at such an address: a multiple of their size.
+inline Four load_cluster_four(u32 address) {
+  Four four;
+  asm volatile("ld.shared::cluster.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(four.word[0]), "=r"(four.word[1]), "=r"(four.word[2]), "=r"(four.word[3])
+               : "r"(address)
+               : "memory");
+  return four;
 }
 inline Pair load_cluster_pair(u32 address) {
   Pair pair;
@@ -166,14 +179,22 @@ inline Pair load_cluster_pair(u32 address) {
                : "memory");
   return pair;
 }
+inline int load_cluster(u32 address) {
+  int word;
+  asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
 #else
 inline void cluster_arrive() {}
 inline void cluster_wait() { block_sync(); }
 inline u32 cluster_address(u32 address, u32) { return address; }
-inline int load_cluster(u32 address) {
-  int word;
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-  return word;
+inline Four load_cluster_four(u32 address) {
+  Four four;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(four.word[0]), "=r"(four.word[1]), "=r"(four.word[2]), "=r"(four.word[3])
+               : "r"(address)
+               : "memory");
+  return four;
 }
 inline Pair load_cluster_pair(u32 address) {
   Pair pair;
@@ -182,6 +203,11 @@ inline Pair load_cluster_pair(u32 address) {
                : "r"(address)
                : "memory");
   return pair;
+}
+inline int load_cluster(u32 address) {
+  int word;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
 }
 #endif
 

@@ -48,58 +48,55 @@ inline Prefix block_prefix(int value, int* words) {
   return {ptx::warp_sum(lane_id() < warp_id() ? sum : 0) + through - value, ptx::warp_sum(sum)};
 }
 
-// ---- Bins of logits: a sign, an exponent from 2^-16 to 2^16 and the top bits of the mantissa. What is
-// outside is in the last bin of its side. ----
+// ---- Bins of logits: the upper bits of a half, rounded toward zero. Those of positive numbers ascend, those
+// of negative numbers lie behind and descend. ----
 
 constexpr int kBins = static_cast<int>(kSelectBins);
-constexpr int kHalfBins = kBins / 2;
-constexpr int kMantissaBits = 5;
-constexpr int kBinShift = 23 - kMantissaBits;
-constexpr int kLeastBin = (127 - 16) << kMantissaBits;  // of a float's bits, shifted
-static_assert(kHalfBins == 32 << kMantissaBits, "bins of 32 powers of two");
+constexpr int kBinBits = 13;
+static_assert(kBins == 1 << kBinBits);
 
-// Zero, and next to it the smallest positive numbers.
-constexpr int kZeroBin = kHalfBins;
+constexpr int kNegativeBins = kBins / 2;  // the first of them
+constexpr int kInfinityBin = 0x7C00 >> (16 - kBinBits);
+// Of tokens without a page; behind it there is none.
+constexpr int kMinusInfinityBin = kNegativeBins + kInfinityBin;
 
-// Keys ascend as bins do: first through those of negative numbers, then through those of positive ones.
-inline int bin_of(u32 key) {
-  const int top = static_cast<int>(key >> kBinShift), is_positive = static_cast<int>(key >> 31);
-  constexpr int kSign = 1 << (31 - kBinShift);
-  const int of_negative = max(min(top - (kSign - kHalfBins - kLeastBin), kHalfBins - 1), 0);
-  const int of_positive = max(min(top - (kSign + kLeastBin), kHalfBins - 1), 0);
-  return of_negative + of_positive + is_positive;
-}
+// The first bin and the second, of two halves.
+inline int low_bin(u32 halves) { return static_cast<int>(halves >> (16 - kBinBits) & (kBins - 1)); }
+inline int high_bin(u32 halves) { return static_cast<int>(halves >> (32 - kBinBits)); }
 
 // The rank below which nothing is an entry: those of tokens without a page.
 constexpr u64 kLeastRank = u64{1} << 32;
 
-// The least rank in a bin; of kBins, the one behind all.
-inline u64 least_rank(int bin) {
-  if (bin == 0) return kLeastRank;
-  if (bin == kBins) return 0;
-  if (bin == kHalfBins) return u64{0x80000000u} << 32;
-  if (bin > kHalfBins)
-    return u64{static_cast<u32>(bin - kHalfBins + kLeastBin) << kBinShift | 0x80000000u} << 32;
-  // Of a negative number: the largest in the bin.
-  const u32 largest = (static_cast<u32>(kHalfBins - bin + kLeastBin) << kBinShift) - 1;
-  return u64{0x7FFFFFFFu - largest} << 32;
-}
+// What entries of a rank and of those above it have: a greater logit, or the same one and no later place. No
+// number is greater than infinity.
+struct alignas(16) Threshold {
+  float logit;
+  int last_equal;
+  int last_greater;
 
-// No logit of a rank from `least` on is less.
-inline float least_logit(u64 least) {
-  return least == kLeastRank ? least_finite() : logit_of(static_cast<u32>(least >> 32));
-}
+  static Threshold of(u64 rank) {
+    const u32 key = static_cast<u32>(rank >> 32);
+    const int last = static_cast<int>(~static_cast<u32>(rank) & 0x7FFFFFFFu);
+    const bool is_number = key != kNanKey;
+    const float logit = rank == kLeastRank ? least_finite() : logit_of(key);
+    return {is_number ? logit : infinity(), is_number ? last : -1, is_number ? 0x7FFFFFFF : last};
+  }
+  bool has(float x, int entry) const {
+    return (!(x <= logit) & (entry <= last_greater)) | ((x == logit) & (entry <= last_equal));
+  }
+};
 
-// ---- Bins of ranks: of equal width, in a span of them. ----
+// ---- Spans of ranks, and their bins of equal width. ----
 
 struct Span {
   u64 least;
   u64 width;  // 0: 2^64
 
+  // The one behind all; 0: there is none.
+  u64 end() const { return least + width; }
+
   // By how much ranks are shifted to be bins.
   int shift() const {
-    constexpr int kBinBits = 11;
-    static_assert(kBins == 1 << kBinBits);
     const int bits = 64 - ptx::leading_zeros(width - 1);
     return bits > kBinBits ? bits - kBinBits : 0;
   }
@@ -107,6 +104,36 @@ struct Span {
   Span narrowed(int bin) const {
     const u64 begin = u64{static_cast<u32>(bin)} << shift(), of_bin = u64{1} << shift(), rest = width - begin;
     return {least + begin, rest < of_bin ? rest : of_bin};
+  }
+};
+
+// The ranks of a bin of logits.
+inline Span span_of_logits(int bin) {
+  constexpr u32 kZeroKey = 0x80000000u;
+  const auto bits_of_bin = [](int of_positive) {
+    return ptx::bits_of(ptx::float_of_half(static_cast<ptx::u16>(of_positive << (16 - kBinBits))));
+  };
+  const bool is_negative = bin >= kNegativeBins;
+  const int of_positive = is_negative ? bin - kNegativeBins : bin;
+  const u32 inner = bits_of_bin(of_positive), outer = bits_of_bin(of_positive + 1);
+  u32 least = is_negative ? kZeroKey - outer : kZeroKey | inner;
+  u32 end = is_negative ? kZeroKey - inner : kZeroKey | outer;
+  if (!is_negative && bin >= kInfinityBin) {
+    least = bin == kInfinityBin ? least : kNanKey;
+    end = bin == kInfinityBin ? kNanKey : 0;
+  }
+  return {u64{least} << 32, u64{end - least} << 32};
+}
+
+// The same of the logits of a bin: from the least one on, before the end. Where it is no number, ranks tell.
+struct Bounds {
+  float least;
+  float end;
+
+  static Bounds of_ranks() { return {least_finite(), ptx::float_of(0x7FFFFFFFu)}; }
+  static Bounds of_logits(int bin, const Span& span) {
+    if (bin >= kInfinityBin && bin < kNegativeBins) return of_ranks();
+    return {logit_of(static_cast<u32>(span.least >> 32)), logit_of(static_cast<u32>(span.end() >> 32))};
   }
 };
 

@@ -103,35 +103,38 @@ constexpr i64 slot_bytes(i64 top_k) { return top_k * 8; }
 
 // ---- The selector: a cluster of blocks a row, or a slice of one. ----
 
-constexpr i64 kSelectThreads = 1024;
-constexpr i64 kSelectBins = 2048;    // of a histogram
-constexpr i64 kSelectListed = 4096;  // entries that may be selected, of which the last is found
-constexpr i64 kSelectFew = 32;       // entries that are compared with each other
-static_assert(2 * kMostTopK <= kSelectListed);
+constexpr i64 kSelectBins = 8192;  // of a histogram
+constexpr i64 kSelectGroups = 32;  // of bins
+constexpr i64 kSelectFew = 256;    // entries that are compared with each other
 
 // Parts of a row that blocks of one cluster select from, at most, and entries that pay for another part.
 constexpr i64 kSelectParts = 8;
-constexpr i64 kSelectPartEntries = 4096;
-// Entries of a part among which a block counts at a time where those that are selected go.
-constexpr i64 kSelectWindow = 131072;
+constexpr i64 kSelectPartEntries = 2048;
+
+// Warps of a block, by the entries of a part: fewer have less to say to each other.
+constexpr i64 kSelectWarps[] = {16, 32};
+constexpr i64 select_warps(i64 part_entries) {
+  return part_entries <= 2 * kSelectPartEntries ? kSelectWarps[0] : kSelectWarps[1];
+}
 
 struct SelectShared {
-  i64 list;        // a key and an entry each
-  i64 histograms;  // of two rounds by turns
-  i64 bits;        // an entry of a window each
-  i64 before;      // 16 bits a word of them
-  i64 few;         // ranks of a block, and the one that is found
+  i64 bins;    // a count each; later what is selected, a logit and an entry
+  i64 groups;  // sums of bins
+  i64 group;   // bins of one of them, of every part
+  i64 listed;  // ranks that are compared
+  i64 few;     // those of all parts
   i64 words;
   i64 bytes;
 };
 constexpr SelectShared select_shared() {
   SelectShared s{};
-  s.list = 0;
-  s.histograms = s.list + kSelectListed * 8;
-  s.bits = s.histograms + 2 * kSelectBins * 4;
-  s.before = s.bits + kSelectWindow / 8;
-  s.few = s.before + kSelectWindow / 32 * 2;
-  s.words = s.few + (kSelectFew + 1) * 8;
+  s.bins = 0;
+  static_assert(kMostTopK * 8 <= kSelectBins * 4);
+  s.groups = s.bins + kSelectBins * 4;
+  s.group = s.groups + kSelectGroups * 4;
+  s.listed = s.group + kSelectParts * (kSelectBins / kSelectGroups) * 4;
+  s.few = s.listed + kSelectFew * 8;
+  s.words = s.few + kSelectFew * 8;
   s.bytes = s.words + kBlockWords * 4;
   return s;
 }

@@ -239,9 +239,9 @@ class Call {
   }
 
   KernelLaunch<IndexerSelectArguments>& select(const IndexerSource& source, i64 slices, i64 entries) {
-    const i64 of_each = parts(ceil_div(entries, slices), source.rows * slices);
+    const i64 of_slice = ceil_div(entries, slices), of_each = parts(of_slice, source.rows * slices);
     launches_.emplace_back(KernelLaunch<IndexerSelectArguments>{
-        .variant = kIndexerSelect,
+        .variant = indexer_select_variant(select_warps(ceil_div(of_slice, of_each))),
         .grid = source.rows * slices * of_each,
         .arguments = {.source = source,
                       .top_k = plan_.top_k,
@@ -380,7 +380,7 @@ std::vector<KernelVariant> indexer_variants(const IndexerPlan& plan) {
   for (i64 rows = 1; rows <= plan.rows && rows <= kMostTileRows; ++rows) {
     add(indexer_score_variant(score_tile(plan.heads, rows)));
   }
-  variants.push_back(kIndexerSelect);
+  for (i64 warps : kSelectWarps) variants.push_back(indexer_select_variant(warps));
   if (is_packed) variants.push_back(kIndexerGather);
   return variants;
 }

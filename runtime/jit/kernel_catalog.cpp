@@ -142,6 +142,13 @@ std::vector<KernelVariant> indexer_score_variants() {
   return variants;
 }
 
+constexpr std::string_view kIndexerSelectDefines[] = {"WARPS"};
+std::vector<KernelVariant> indexer_select_variants() {
+  std::vector<KernelVariant> variants;
+  for (i64 warps : kSelectWarps) variants.push_back(indexer_select_variant(warps));
+  return variants;
+}
+
 constexpr KernelRow kKernels[] = {
     {.id = KernelId::arena_fill,
      .name = "arena_fill",
@@ -270,11 +277,11 @@ constexpr KernelRow kKernels[] = {
     {.id = KernelId::indexer_select,
      .name = "indexer_select",
      .source = "kernels/indexer/indexer_select.cu",
-     .defines = {},
-     .threads = kSelectThreads,
+     .defines = kIndexerSelectDefines,
      .shared_bytes = [](const KernelVariant&) { return select_shared().bytes; },
      .overlaps_last = true,
-     .variants = only_variant<KernelId::indexer_select>},
+     .variants = indexer_select_variants,
+     .threads_of = [](const KernelVariant& variant) { return variant.values[0] * 32; }},
     {.id = KernelId::indexer_gather,
      .name = "indexer_gather",
      .source = "kernels/indexer/indexer_gather.cu",
@@ -378,6 +385,8 @@ PackedTile packed_tile_of(const KernelVariant& variant) {
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes) {
   return {KernelId::route_sum, {is_bfloat16, id_bytes}};
 }
+
+KernelVariant indexer_select_variant(i64 warps) { return {KernelId::indexer_select, {warps}}; }
 
 KernelVariant indexer_score_variant(const ScoreTile& tile) {
   return {KernelId::indexer_score, {tile.heads, tile.tokens, tile.rows}};

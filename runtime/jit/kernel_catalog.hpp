@@ -73,7 +73,6 @@ inline constexpr KernelVariant kArenaScan = {.kernel = KernelId::arena_scan};
 inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kArenaScan};
 
 // The kernels of the indexer that are compiled once for all plans.
-inline constexpr KernelVariant kIndexerSelect = {.kernel = KernelId::indexer_select};
 inline constexpr KernelVariant kIndexerGather = {.kernel = KernelId::indexer_gather};
 
 // What judges a plan's kernels: one makes a layer up, one computes what it has to come to, by the kind of its
@@ -108,6 +107,7 @@ PackedTile packed_tile_of(const KernelVariant& variant);
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);
 KernelVariant indexer_score_variant(const ScoreTile& tile);
 ScoreTile score_tile_of(const KernelVariant& variant);
+KernelVariant indexer_select_variant(i64 warps);
 
 i64 threads_of(const KernelVariant& variant);
 i64 shared_bytes_of(const KernelVariant& variant);

@@ -459,7 +459,7 @@ TEST_CASE("what is no number is selected before every number", "[indexer]") {
 
 TEST_CASE("selection is exact: ties, floods of zeros, few values and none", "[indexer]") {
   std::mt19937_64 engine(11);
-  // The last is of several windows where a block is alone.
+  // The last is more than a warp keeps, however many blocks there are.
   for (const i64 count : {0, 1, 511, 512, 513, 8192, 8193, 20000, 40000, 300'000}) {
     for (const i64 top_k : kIndexerTopK) {
       if (count > 40000 && top_k < kMostTopK) continue;
@@ -470,7 +470,7 @@ TEST_CASE("selection is exact: ties, floods of zeros, few values and none", "[in
         const Uploaded<int> lengths(std::vector<int>{static_cast<int>(count)});
         const DeviceMemory indices = must(DeviceMemory::allocate(top_k * 4, "indices"));
         KernelLaunch<IndexerSelectArguments> select{
-            .variant = kIndexerSelect,
+            .variant = {},
             .arguments = {.source = {.table_width = 1 << 20,
                                      .lengths = lengths.get(),
                                      .rows = 1,
@@ -482,12 +482,15 @@ TEST_CASE("selection is exact: ties, floods of zeros, few values and none", "[in
                           .slice_tokens = 1 << 20,
                           .logits = logits.get(),
                           .indices = reinterpret_cast<int*>(indices.data())}};
-        for (const i64 parts : {1, 2, 8}) {
-          split(select, parts);
-          launch(select);
-          INFO(parts << " parts");
-          CHECK(values_of<int>(must(bytes_at(indices.data(), top_k * 4))) ==
-                oracle::exact_selection(all[kind], top_k));
+        for (const i64 warps : kSelectWarps) {
+          select.variant = indexer_select_variant(warps);
+          for (const i64 parts : {1, 2, 8}) {
+            split(select, parts);
+            launch(select);
+            INFO(parts << " parts of " << warps << " warps");
+            CHECK(values_of<int>(must(bytes_at(indices.data(), top_k * 4))) ==
+                  oracle::exact_selection(all[kind], top_k));
+          }
         }
       }
     }

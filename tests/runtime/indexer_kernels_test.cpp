@@ -173,7 +173,7 @@ TEST_CASE("a short context is selected from once") {
   CHECK(first_fold(planned, 48, 512) == IndexerFold::single);
   CHECK(names_of(
             indexer_launches(planned.plan, tensors_of(planned.layout), {.table_width = 512, .rows = 48})) ==
-        std::vector<std::string>{"indexer_score HEADS=32 TOKENS=32 ROWS=1", "indexer_select"});
+        std::vector<std::string>{"indexer_score HEADS=32 TOKENS=32 ROWS=1", "indexer_select WARPS=32"});
 }
 
 TEST_CASE("rows of a long context are selected from in batches whose logits have room") {
@@ -237,8 +237,9 @@ TEST_CASE("blocks share a row where it is long and few are selected from") {
     const auto launches = indexer_launches(planned.plan, tensors_of(planned.layout), call_of(rows, pages));
     return std::get<KernelLaunch<IndexerSelectArguments>>(launches[1]).cluster;
   };
-  CHECK(parts(1, 64) == 1);
-  CHECK(parts(1, 65) == 2);
+  CHECK(parts(1, 32) == 1);
+  CHECK(parts(1, 33) == 2);
+  CHECK(parts(1, 65) == 4);
   CHECK(parts(1, 4096) == 8);
   CHECK(parts(12, 512) == 8);  // 96 blocks on 132 multiprocessors
   CHECK(parts(13, 512) == 4);
@@ -250,8 +251,8 @@ TEST_CASE("a prefill gathers its pages and carries the best of chunk after chunk
   CHECK(names_of(indexer_launches(planned.plan, tensors_of(planned.layout),
                                   {.table_width = 1024, .rows = 3072})) ==
         std::vector<std::string>{"indexer_gather", "indexer_score HEADS=32 TOKENS=32 ROWS=4",
-                                 "indexer_select", "indexer_gather",
-                                 "indexer_score HEADS=32 TOKENS=32 ROWS=4", "indexer_select"});
+                                 "indexer_select WARPS=32", "indexer_gather",
+                                 "indexer_score HEADS=32 TOKENS=32 ROWS=4", "indexer_select WARPS=32"});
 }
 
 TEST_CASE("rows of a request are scored together where its keys can be shared") {
