@@ -244,6 +244,12 @@ TEST_CASE("blocks share a row where it is long and few are selected from") {
   CHECK(parts(12, 512) == 8);  // 96 blocks on 132 multiprocessors
   CHECK(parts(13, 512) == 4);
   CHECK(parts(48, 512) == 2);
+  // Parts of 4,096 entries take fewer warps than longer ones.
+  const auto select_of = [&](i64 pages) {
+    return names_of(indexer_launches(planned.plan, tensors_of(planned.layout), call_of(1, pages)))[1];
+  };
+  CHECK(select_of(512) == "indexer_select WARPS=16");
+  CHECK(select_of(513) == "indexer_select WARPS=32");
 }
 
 TEST_CASE("a prefill gathers its pages and carries the best of chunk after chunk") {
