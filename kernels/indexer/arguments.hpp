@@ -32,6 +32,8 @@ struct IndexerScoreArguments {
   const float* weights;    // [rows, heads]
   float* logits;           // [rows, logits_stride], from the chunk's first token on
   i64 logits_stride;
+  // The launch before selects from what these logits take the place of, and all else was there before it.
+  bool follows_selection;
 };
 
 struct IndexerSelectArguments {

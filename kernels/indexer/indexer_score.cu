@@ -15,13 +15,13 @@
 namespace moeplan {
 namespace {
 
-constexpr ScoreTile kTile{HEADS, TOKENS, ROWS};
+constexpr ScoreTile kTile{HEADS, TOKENS, ROWS, WARPS};
 constexpr ScoreShared kShared = score_shared(kTile);
-static_assert(kScoreThreads == THREADS, "host and device disagree about the threads of a block");
+static_assert(WARPS * 32 == THREADS, "host and device disagree about the threads of a block");
 static_assert(kShared.bytes == SHARED_BYTES, "host and device disagree about shared memory");
 
-constexpr int kThreads = static_cast<int>(kScoreThreads);
-constexpr int kWarps = static_cast<int>(kScoreWarps);
+constexpr int kThreads = THREADS;
+constexpr int kWarps = WARPS;
 constexpr int kStages = static_cast<int>(kScoreStages);
 constexpr int kPageTokens = static_cast<int>(kKernelPageSize);
 constexpr int kRows = ROWS;
@@ -37,31 +37,68 @@ constexpr int kKeyBytes = kStepTokens * static_cast<int>(kKeyElements);  // of a
 constexpr int kMultiplications = MOEPLAN_NATIVE_E4M3 ? 4 : 8;
 constexpr int kPairs = kMultiplications / 2;
 
+// Pairs of tiles of heads that a loop goes through at a time: as many as there are registers for.
+constexpr int kTilePairs = kWarps == 8 ? 1 : kRows > 1 || __CUDA_ARCH__ < 890 ? 2 : 4;
+
 struct alignas(16) Operands {
   u32 words[4];
 };
 
-// ---- Queries, as the right operands of the lanes: [row, head tile, pair of multiplications, lane]. ----
+// ---- Queries: as the right operands of the lanes, [row, head tile, pair of multiplications, lane]. On their
+// way they lie in shared memory as they are, the 16-byte granules of a head swizzled. ----
 
-inline Operands load_operands(const unsigned char* head, int pair) {
-  const auto word = [&](int at) { return *reinterpret_cast<const u32*>(head + at); };
-#if MOEPLAN_NATIVE_E4M3
-  return {word(pair * 64), word(pair * 64 + 16), word(pair * 64 + 32), word(pair * 64 + 48)};
-#else
-  const u32 first = word(pair * 32), second = word(pair * 32 + 16);
-  return {ptx::halves_of_e4m3(first), ptx::upper_halves_of_e4m3(first), ptx::halves_of_e4m3(second),
-          ptx::upper_halves_of_e4m3(second)};
-#endif
+// By all threads; closes a group of copies.
+inline void start_queries(const unsigned char* all, int first_row, int rows) {
+  const u32 to = ptx::address_in_shared(ptx::dynamic_shared() + kShared.queries);
+  const unsigned char* from = all + static_cast<i64>(first_row) * (HEADS * kKeyElements);
+#pragma unroll 4
+  for (u32 granule = threadIdx.x; granule < static_cast<u32>(rows) * (HEADS * 8); granule += kThreads) {
+    const u32 head = granule / 8;
+    ptx::copy_async(to + head * 128 + (granule % 8 ^ head % 8) * 16, from + granule * 16);
+  }
+  ptx::commit_copies();
 }
 
-inline void load_queries(const unsigned char* all, int first_row, int rows) {
-  unsigned char* shared = ptx::dynamic_shared();
-  auto* to = reinterpret_cast<Operands*>(shared + kShared.queries);
-  const unsigned char* q = all + static_cast<i64>(first_row) * (HEADS * kKeyElements);
-#pragma unroll 4
-  for (int i = thread_id(); i < rows * (kHeadTiles * kPairs * 32); i += kThreads) {
-    const int lane = i % 32, pair = i / 32 % kPairs, tile = i / (32 * kPairs);
-    to[i] = load_operands(q + (tile * 8 + lane / 4) * kKeyElements + lane % 4 * 4, pair);
+// What a lane has of a tile of heads in a half of their elements.
+struct Half {
+  u32 words[4];
+
+  // Of a pair of multiplications among those of the half.
+  Operands operands(int pair) const {
+#if MOEPLAN_NATIVE_E4M3
+    return {words[0], words[1], words[2], words[3]};
+#else
+    const u32 first = words[2 * pair], second = words[2 * pair + 1];
+    return {ptx::halves_of_e4m3(first), ptx::upper_halves_of_e4m3(first), ptx::halves_of_e4m3(second),
+            ptx::upper_halves_of_e4m3(second)};
+#endif
+  }
+};
+constexpr int kHalfPairs = kPairs / 2;
+inline Half load_half(int tile, int half) {
+  const u32 from = ptx::address_in_shared(ptx::dynamic_shared() + kShared.queries);
+  const u32 lane = static_cast<u32>(lane_id());
+  Half words;
+  ptx::load_matrices(words.words,
+                     from + (tile * 8 + lane % 8) * 128 + ((half * 4 + lane / 8) ^ lane % 8) * 16);
+  return words;
+}
+
+// By all threads: operands take the place of the heads of all rows as they are.
+inline void spread_queries() {
+  constexpr int kHalves = kRows * kHeadTiles * 2 / kWarps;
+  static_assert(kHalves * kWarps == kRows * kHeadTiles * 2, "warps spread as much each");
+  const int first = warp_id() * kHalves;
+  Half halves[kHalves];
+#pragma unroll
+  for (int i = 0; i < kHalves; ++i) halves[i] = load_half((first + i) / 2, (first + i) % 2);
+  ptx::block_sync();
+  auto* to = reinterpret_cast<Operands*>(ptx::dynamic_shared() + kShared.queries) + lane_id();
+#pragma unroll
+  for (int i = 0; i < kHalves; ++i) {
+#pragma unroll
+    for (int pair = 0; pair < kHalfPairs; ++pair)
+      to[((first + i) * kHalfPairs + pair) * 32] = halves[i].operands(pair);
   }
 }
 
@@ -78,40 +115,21 @@ inline Weights lane_weights(const float* of_row, int tile) {
   return reinterpret_cast<const Weights*>(of_row)[tile * 4 + lane_id() % 4];
 }
 
-// Those of one row in a warp's registers, with their weights. On their way they lie in shared memory as they
-// are, the 16-byte granules of a head swizzled.
+// Those of one row in a warp's registers, with their weights.
 struct OwnQueries {
   Operands operands[kHeadTiles][kPairs];
   Weights weights[kHeadTiles];
 };
-// By all threads; closes a group of copies.
-inline void start_queries(const unsigned char* all, int row) {
-  const u32 to = ptx::address_in_shared(ptx::dynamic_shared() + kShared.queries);
-  const u32 granule = threadIdx.x, head = granule / 8;
-  if (granule < HEADS * 8)
-    ptx::copy_async(to + head * 128 + (granule % 8 ^ head % 8) * 16,
-                    all + static_cast<i64>(row) * (HEADS * kKeyElements) + granule * 16);
-  ptx::commit_copies();
-}
 inline void load_queries(OwnQueries& own, const float* weights, int row) {
-  const u32 from = ptx::address_in_shared(ptx::dynamic_shared() + kShared.queries);
-  const u32 lane = static_cast<u32>(lane_id());
 #pragma unroll
   for (int tile = 0; tile < kHeadTiles; ++tile) {
     own.weights[tile] = lane_weights(weights + static_cast<i64>(row) * HEADS, tile);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      u32 q[4];
-      ptx::load_matrices(q, from + (tile * 8 + lane % 8) * 128 + ((half * 4 + lane / 8) ^ lane % 8) * 16);
-#if MOEPLAN_NATIVE_E4M3
-      own.operands[tile][half] = {q[0], q[1], q[2], q[3]};
-#else
+      const Half words = load_half(tile, half);
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        own.operands[tile][2 * half + i] = {
-            ptx::halves_of_e4m3(q[2 * i]), ptx::upper_halves_of_e4m3(q[2 * i]),
-            ptx::halves_of_e4m3(q[2 * i + 1]), ptx::upper_halves_of_e4m3(q[2 * i + 1])};
-#endif
+      for (int pair = 0; pair < kHalfPairs; ++pair)
+        own.operands[tile][half * kHalfPairs + pair] = words.operands(pair);
     }
   }
 }
@@ -206,11 +224,11 @@ class KeyStream {
         source_.quants + (offset_of(number, source_.quant_stride) + (part_ * kKeyBytes + lane * 16));
 #pragma unroll
     for (int i = 0; i < kKeyBytes / 512; ++i)
-      ptx::copy_async((i % 2 == 0 ? to : to_other) + i * 512, keys + i * 512);
+      ptx::copy_async_once((i % 2 == 0 ? to : to_other) + i * 512, keys + i * 512);
     if (lane < kStepTokens / 4)
-      ptx::copy_async(scales_of(step) + lane * 16,
-                      source_.scales + (offset_of(number, source_.scale_stride) +
-                                        (part_ * (kStepTokens * 4) + lane * 16)));
+      ptx::copy_async_once(scales_of(step) + lane * 16,
+                           source_.scales + (offset_of(number, source_.scale_stride) +
+                                             (part_ * (kStepTokens * 4) + lane * 16)));
   }
 
   const IndexerSource& source_;
@@ -289,7 +307,7 @@ inline float token_sum(const float (&of_pairs)[kTokenTiles]) {
 // By the heads in registers.
 inline float multiply_own(u32 granule, const OwnQueries& own) {
   float of_pairs[kTokenTiles] = {};
-#pragma unroll 1
+#pragma unroll
   for (int t = 0; t < kTokenTiles; ++t) {
     float products[kHeadTiles][4] = {};
 #pragma unroll
@@ -326,7 +344,7 @@ inline float multiply_row(const Keys (&keys)[kTokenTiles], int row) {
   LaneSums sums[kTokenTiles];
   // A loop even where it is gone through once: out of one, more would be kept in registers than there are.
   const int tiles = kHeadTiles == 2 ? ptx::opaque(kHeadTiles) : kHeadTiles;
-#pragma unroll 1
+#pragma unroll(kTilePairs)
   for (int tile = 0; tile < tiles; tile += 2) {
     float products[2][kTokenTiles][4] = {};
 #pragma unroll
@@ -366,26 +384,29 @@ inline void score_share(const IndexerScoreArguments& args, const Share& share) {
   const Walk& walk = shared_walk(false);
   int step = warp_id();
   KeyStream stream(args.source);
-  // Queries that are copied come before the keys, which would keep them waiting.
-  if constexpr (kOwnsQueries) start_queries(args.q, walk.row);
+  const Groups groups(args.source, kRows);
+  // Queries come before the keys, which would keep them waiting.
+  start_queries(args.q, walk.row, groups.rows(walk.group));
 #pragma unroll
   for (int i = 0; i + 1 < kStages; ++i) stream.start(step + i * kWarps, last);
   ptx::wait_copies<kStages - 1>();
   const u32 first_granule = lane_id() % 16 * 128 + (lane_id() / 16 ^ lane_id() % 8) * 16;
   while (true) {
+    const int rows = groups.rows(walk.group);
     OwnQueries own;
-    int rows = 1;
+    ptx::block_sync();
     if constexpr (kOwnsQueries) {
-      ptx::block_sync();
       load_queries(own, args.weights, walk.row);
     } else {
-      rows = Groups(args.source, kRows).rows(walk.group);
       load_weights(args, walk.row, rows);
-      load_queries(args.q, walk.row, rows);
+      spread_queries();
       ptx::block_sync();
     }
+    // Up to here others may still select from what these logits take the place of.
+    ptx::wait_for_last_launch();
+    const int end = min(walk.end, last), first = walk.first, first_row = walk.row;
 #pragma unroll 1
-    for (; step < min(walk.end, last); step += kWarps) {
+    for (; step < end; step += kWarps) {
       ptx::wait_copies<kStages - 2>();
       ptx::warp_sync();
       stream.start(step + (kStages - 1) * kWarps, last);
@@ -394,8 +415,9 @@ inline void score_share(const IndexerScoreArguments& args, const Share& share) {
         const u32 token = lane_token();
         const float scale = ptx::load_shared(KeyStream::scales_of(step) + token * 4);
         const float logit = stream.is_mapped() ? sum * scale : minus_infinity();
-        const u32 of_row = static_cast<u32>(step - walk.first) * kStepTokens + token;
-        if (has_token()) args.logits[offset_of(walk.row + row, args.logits_stride) + of_row] = logit;
+        const u32 of_row = static_cast<u32>(step - first) * kStepTokens + token;
+        if (has_token())
+          ptx::store_kept(args.logits + (offset_of(first_row + row, args.logits_stride) + of_row), logit);
       };
       if constexpr (kOwnsQueries) {
         put(0, multiply_own(granule, own));
@@ -413,10 +435,8 @@ inline void score_share(const IndexerScoreArguments& args, const Share& share) {
     ptx::block_sync();
     if (walk.end >= last) break;
     walk_on(shared_walk(false), args.source, walk.end);
-    if constexpr (kOwnsQueries) {
-      start_queries(args.q, walk.row);
-      ptx::wait_copies<0>();
-    }
+    start_queries(args.q, walk.row, groups.rows(walk.group));
+    ptx::wait_copies<0>();
   }
   ptx::wait_copies<0>();
   ptx::block_sync();
@@ -424,15 +444,19 @@ inline void score_share(const IndexerScoreArguments& args, const Share& share) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads, kScoreBlocksPerSm)
+extern "C" __global__ void __launch_bounds__(kThreads, score_blocks_per_sm(kTile))
     indexer_score(const __grid_constant__ IndexerScoreArguments args) {
+  // Every block waits for the launch before, now or later: the next one takes it to have ended with this.
+  if (!args.follows_selection) ptx::wait_for_last_launch();
   ptx::release_next_launch();
   const Groups groups(args.source, kRows);
   int* words = reinterpret_cast<int*>(ptx::dynamic_shared() + kShared.words);
   const Share share =
       find_share<kThreads>(groups, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), words);
-  if (share.count == 0) return;
-  score_share(args, share);
+  if (share.count > 0)
+    score_share(args, share);
+  else
+    ptx::wait_for_last_launch();
 }
 
 }  // namespace moeplan

@@ -25,6 +25,7 @@ static_assert(kShared.bytes == SHARED_BYTES, "host and device disagree about sha
 constexpr int kPageTokens = static_cast<int>(kKernelPageSize);
 constexpr int kWarpEntries = 128;  // of a quad a lane
 constexpr int kQuads = 4;          // that a lane keeps
+constexpr int kRound = kQuads * kWarpEntries;
 constexpr int kFew = static_cast<int>(kSelectFew);
 constexpr int kKept = 4;  // of those that are compared, of a lane
 constexpr int kGroups = static_cast<int>(kSelectGroups), kOfGroup = kBins / kGroups;  // of bins
@@ -209,20 +210,30 @@ class Selection {
     for (int i = 0; i < 4; ++i) quad.logit[i] = i < count ? quad.logit[i] : minus_infinity();
     return quad;
   }
-  // visit(quad, first) for the entries of the warp, by all of its lanes, whose quads begin with one. Those of
-  // few quads are there since they were visited first.
+  // visit(quad, first) for the entries of the warp, by all of its lanes, whose quads begin with one. Lanes
+  // keep the quads of the last round, so that a pass backward behind one forward loads a round less.
   template <class Visit>
   void for_quads(const Visit& visit) {
 #pragma unroll 1
-    for (int first = begin_; first < end_; first += kQuads * kWarpEntries) {
-      if (first != loaded_) {
-        loaded_ = first;
-        load_quads(first);
-      }
+    for (int first = begin_; first < end_; first += kRound) visit_round(visit, first);
+  }
+  template <class Visit>
+  void for_quads_backward(const Visit& visit) {
+    if (begin_ >= end_) return;
+#pragma unroll 1
+    for (int first = end_ - 1 - (end_ - 1 - begin_) % kRound; first >= begin_; first -= kRound)
+      visit_round(visit, first);
+  }
+  template <class Visit>
+  void visit_round(const Visit& visit, int first) {
+    if (first != loaded_) {
+      loaded_ = first;
+      load_quads(first);
+    }
 #pragma unroll
-      for (int i = 0; i < kQuads; ++i) {
-        if (first + i * kWarpEntries < end_) visit(quads_[i], first + i * kWarpEntries);
-      }
+    for (int i = 0; i < kQuads; ++i) {
+      if (first + i * kWarpEntries >= end_) break;
+      visit(quads_[i], first + i * kWarpEntries);
     }
   }
 
@@ -246,24 +257,17 @@ class Selection {
     if (listed_ > 0) compare_listed();
   }
 
+  // Tokens without a page too, in the last bin of all.
   void count_logits() {
-    constexpr u32 kMinusInfinities = 0xFC00FC00u;
-    int zeros = 0;  // which often come in floods
     for_quads([&](const Quad& quad, int) {
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
         // Negative zero is zero.
         const u32 halves = ptx::truncated_halves_of(quad.logit[i] + 0.0f, quad.logit[i + 1] + 0.0f);
-        if (halves == 0) {
-          zeros += 2;
-        } else if (halves != kMinusInfinities) {
-          ptx::count_shared(bins() + low_bin(halves));
-          ptx::count_shared(bins() + high_bin(halves));
-        }
+        ptx::count_shared(bins() + low_bin(halves));
+        ptx::count_shared(bins() + high_bin(halves));
       }
     });
-    zeros = ptx::warp_sum(zeros);
-    if (lane_id() == 0 && zeros > 0) ptx::add_shared(bins(), zeros);
   }
 
   // In the span, where too many are left to compare them.
@@ -365,7 +369,7 @@ class Selection {
     const bool is_open = inside_ > wanted_, is_by_rank = !(bounds_.end == bounds_.end);
     const float least = bounds_.least, end = is_open ? bounds_.end : bounds_.least;
     int sure = 0;
-    for_quads([&](const Quad& quad, int first) {
+    for_quads_backward([&](const Quad& quad, int first) {
       const int entry = first + lane_id() * 4;
       u32 listed = 0;  // a bit each
       if (!is_by_rank) {
@@ -470,14 +474,25 @@ class Selection {
         is_selected[i] = threshold.has(quad.logit[i], entry + i);
         count += is_selected[i];
       }
-      if (ptx::ballot(count > 0) == 0) return;
+      const u32 lanes = ptx::ballot(count > 0);
+      if (lanes == 0) return;
+      const auto put = [&](int place, int i) { selected[place] = {quad.logit[i] + 0.0f, entry + i}; };
+      if (ptx::ballot(count > 1) == 0) {
+        // As mostly: none of a lane's, or one.
+        const int place = first_place_ + ptx::population(lanes & lanes_below());
+        first_place_ += ptx::population(lanes);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (is_selected[i]) put(place, i);
+        return;
+      }
       int place = first_place_;
 #pragma unroll
       for (int i = 0; i < 4; ++i) place += ptx::population(ptx::ballot(is_selected[i]) & lanes_below());
       first_place_ = ptx::shuffle(place + count, 31);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (is_selected[i]) selected[place] = {quad.logit[i] + 0.0f, entry + i};
+        if (is_selected[i]) put(place, i);
         place += is_selected[i];
       }
     });

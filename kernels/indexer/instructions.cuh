@@ -26,6 +26,17 @@ inline void multiply_add_e4m3(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) 
 }
 #endif
 
+// Policies of the L2 cache: what is to leave it first, and last. They are what createpolicy.fractional makes
+// of 1.0, from sm_80 to sm_120, which as a number takes no instructions.
+constexpr u64 kFirstToLeave = 0x12F0000000000000;
+constexpr u64 kLastToLeave = 0x14F0000000000000;
+
+// Stores what is read soon: it stays in the L2 cache.
+inline void store_kept(float* address, float value) {
+  asm volatile("st.global.L2::cache_hint.f32 [%0], %1, %2;" ::"l"(address), "f"(value), "l"(kLastToLeave)
+               : "memory");
+}
+
 // The address that instructions on shared memory take, as the compiler can reckon with it.
 inline u32 address_in_shared(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
@@ -41,6 +52,12 @@ inline void load_matrices(u32 (&matrices)[4], u32 row) {
 }
 inline void copy_async(u32 shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+// The copy is of what is seldom read again.
+inline void copy_async_once(u32 shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "l"(kFirstToLeave)
+               : "memory");
 }
 inline float load_shared(u32 address) {
   float value;
@@ -162,35 +179,18 @@ inline u32 cluster_address(u32 address, u32 block) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
   return there;
 }
-// Words at such an address: a multiple of their size.
-inline Four load_cluster_four(u32 address) {
-  Four four;
-  asm volatile("ld.shared::cluster.v4.s32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(four.word[0]), "=r"(four.word[1]), "=r"(four.word[2]), "=r"(four.word[3])
-               : "r"(address)
-               : "memory");
-  return four;
-}
-inline Pair load_cluster_pair(u32 address) {
-  Pair pair;
-  asm volatile("ld.shared::cluster.v2.s32 {%0, %1}, [%2];"
-               : "=r"(pair.first), "=r"(pair.second)
-               : "r"(address)
-               : "memory");
-  return pair;
-}
-inline int load_cluster(u32 address) {
-  int word;
-  asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-  return word;
-}
+#define MOEPLAN_CLUSTER_SPACE "shared::cluster"
 #else
 inline void cluster_arrive() {}
 inline void cluster_wait() { block_sync(); }
 inline u32 cluster_address(u32 address, u32) { return address; }
+#define MOEPLAN_CLUSTER_SPACE "shared"
+#endif
+
+// Words at such an address: a multiple of their size.
 inline Four load_cluster_four(u32 address) {
   Four four;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld." MOEPLAN_CLUSTER_SPACE ".v4.s32 {%0, %1, %2, %3}, [%4];"
                : "=r"(four.word[0]), "=r"(four.word[1]), "=r"(four.word[2]), "=r"(four.word[3])
                : "r"(address)
                : "memory");
@@ -198,7 +198,7 @@ inline Four load_cluster_four(u32 address) {
 }
 inline Pair load_cluster_pair(u32 address) {
   Pair pair;
-  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];"
+  asm volatile("ld." MOEPLAN_CLUSTER_SPACE ".v2.s32 {%0, %1}, [%2];"
                : "=r"(pair.first), "=r"(pair.second)
                : "r"(address)
                : "memory");
@@ -206,10 +206,10 @@ inline Pair load_cluster_pair(u32 address) {
 }
 inline int load_cluster(u32 address) {
   int word;
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  asm volatile("ld." MOEPLAN_CLUSTER_SPACE ".s32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
   return word;
 }
-#endif
+#undef MOEPLAN_CLUSTER_SPACE
 
 // ---- Launches that follow one another. Before sm_90 none overlap. ----
 

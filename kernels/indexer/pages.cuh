@@ -23,11 +23,19 @@ class Groups {
         tile_rows_(tile_rows),
         per_request_((rows_per_request_ + tile_rows - 1) / tile_rows) {}
 
-  int count() const { return static_cast<int>(source_.rows) / rows_per_request_ * per_request_; }
+  // Where a row is a group, nothing is divided.
+  int count() const {
+    const int rows = static_cast<int>(source_.rows);
+    return tile_rows_ == 1 ? rows : rows / rows_per_request_ * per_request_;
+  }
   int first_row(int group) const {
+    if (tile_rows_ == 1) return group;
     return group / per_request_ * rows_per_request_ + group % per_request_ * tile_rows_;
   }
-  int rows(int group) const { return min(rows_per_request_ - group % per_request_ * tile_rows_, tile_rows_); }
+  int rows(int group) const {
+    if (tile_rows_ == 1) return 1;
+    return min(rows_per_request_ - group % per_request_ * tile_rows_, tile_rows_);
+  }
 
   // Tokens of the chunk that a row sees.
   int live_tokens(int row) const {

@@ -23,20 +23,15 @@ constexpr i64 kBlockWords = 128;
 // ---- The scorer: its warps stream parts of pages, each its own; the queries of the rows that read them lie
 // in shared memory, or, of one row of few heads, in registers. ----
 
-constexpr i64 kScoreThreads = 256;
-constexpr i64 kScoreWarps = kScoreThreads / 32;
-
-// Blocks of it that a multiprocessor is to hold: registers are handed out for so many.
-constexpr i64 kScoreBlocksPerSm = 2;
-
 // Steps of a warp whose keys are on their way or in use.
 constexpr i64 kScoreStages = 2;
 
-// Rows that share the keys that they read; a warp's step is so many tokens of a page.
+// Rows that share the keys that they read; a warp's step is so many tokens of a page. Warps of a block.
 struct ScoreTile {
   i64 heads;
   i64 tokens;
   i64 rows;
+  i64 warps;
 };
 
 // One row of few heads is kept in registers by every warp.
@@ -44,23 +39,30 @@ constexpr i64 kWarpHeads = 32;
 constexpr bool has_own_queries(const ScoreTile& tile) { return tile.rows == 1 && tile.heads <= kWarpHeads; }
 
 // Else the heads of all rows lie in shared memory. Many tokens multiply faster, and few leave room for more
-// rows.
+// rows. Warps of small blocks wait for fewer others, but every block has all heads.
 struct SharedHeads {
   i64 tokens;
   i64 heads;
+  i64 warps;
 };
-constexpr SharedHeads kSharedHeads[] = {{.tokens = 32, .heads = 128}, {.tokens = 16, .heads = 256}};
+constexpr SharedHeads kSharedHeads[] = {{.tokens = 32, .heads = 128, .warps = 4},
+                                        {.tokens = 32, .heads = 192, .warps = 6},
+                                        {.tokens = 16, .heads = 256, .warps = 8}};
 constexpr i64 kMostTileRows = 16;
 
 // The tile for rows of one request: all of them share their keys where they fit. Longer requests, as prefills
-// are, take several tiles, of many tokens.
+// are, take several tiles, of many tokens, in blocks that fill a multiprocessor which has room for one.
 constexpr ScoreTile score_tile(i64 heads, i64 rows_per_request) {
-  if (rows_per_request == 1 && heads <= kWarpHeads) return {heads, 32, 1};
+  if (rows_per_request == 1) return {heads, 32, 1, 4};
   for (const SharedHeads& shared : kSharedHeads) {
-    if (rows_per_request * heads <= shared.heads) return {heads, shared.tokens, shared.heads / heads};
+    if (rows_per_request * heads <= shared.heads)
+      return {heads, shared.tokens, shared.heads / heads, shared.warps};
   }
-  return {heads, kSharedHeads[0].tokens, kSharedHeads[0].heads / heads};
+  return {heads, kSharedHeads[0].tokens, kSharedHeads[0].heads / heads, 8};
 }
+
+// Blocks that a multiprocessor is to hold where it has room: registers are handed out for so many.
+constexpr i64 score_blocks_per_sm(const ScoreTile& tile) { return tile.warps <= 4 ? 3 : 2; }
 
 struct ScoreShared {
   i64 stage_bytes;  // keys of a warp's stage, of kScoreStages
@@ -75,8 +77,9 @@ constexpr ScoreShared score_shared(const ScoreTile& tile) {
   const bool is_own = has_own_queries(tile);
   const i64 heads = tile.rows * tile.heads;
   s.stage_bytes = tile.tokens * kKeyElements;
-  s.scales = kScoreWarps * kScoreStages * s.stage_bytes;
-  s.queries = s.scales + kScoreWarps * kScoreStages * tile.tokens * kKeyScaleBytes;
+  const i64 stages = tile.warps * kScoreStages;
+  s.scales = stages * s.stage_bytes;
+  s.queries = s.scales + stages * tile.tokens * kKeyScaleBytes;
   s.weights = s.queries + heads * kKeyElements * (is_own ? 1 : 2);
   s.words = s.weights + heads * 4;
   s.bytes = s.words + kBlockWords * 4;

@@ -207,6 +207,7 @@ class Call {
   // `first_row`: of the source's rows, among the call's.
   void score(const IndexerSource& source, i64 first_row, i64 logits_stride) {
     const i64 pages = source.tokens / kKernelPageSize;
+    const bool follows_selection = !launches_.empty() && !is_packed();
     if (is_packed()) {
       launches_.emplace_back(KernelLaunch<IndexerGatherArguments>{
           .variant = kIndexerGather,
@@ -219,12 +220,13 @@ class Call {
     }
     launches_.emplace_back(KernelLaunch<IndexerScoreArguments>{
         .variant = indexer_score_variant(tile()),
-        .grid = min_of(plan_.multiprocessors * kScoreBlocksPerSm, groups(source.rows) * pages),
+        .grid = min_of(plan_.multiprocessors * score_blocks_per_sm(tile()), groups(source.rows) * pages),
         .arguments = {.source = source,
                       .q = inputs_.q + first_row * plan_.heads * kKeyElements,
                       .weights = inputs_.weights + first_row * plan_.heads,
                       .logits = tensors_.tile_logits,
-                      .logits_stride = logits_stride}});
+                      .logits_stride = logits_stride,
+                      .follows_selection = follows_selection}});
   }
 
   // Blocks that share what is selected from: as many as have enough entries each. All of a launch should find
@@ -377,7 +379,7 @@ std::vector<KernelVariant> indexer_variants(const IndexerPlan& plan) {
   const auto add = [&](const KernelVariant& variant) {
     if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
   };
-  for (i64 rows = 1; rows <= plan.rows && rows <= kMostTileRows; ++rows) {
+  for (i64 rows = 1; rows <= plan.rows && rows <= kMostTileRows + 1; ++rows) {
     add(indexer_score_variant(score_tile(plan.heads, rows)));
   }
   for (i64 warps : kSelectWarps) variants.push_back(indexer_select_variant(warps));

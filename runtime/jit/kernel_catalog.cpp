@@ -130,11 +130,11 @@ std::vector<KernelVariant> route_sum_variants() {
   return variants;
 }
 
-constexpr std::string_view kIndexerScoreDefines[] = {"HEADS", "TOKENS", "ROWS"};
+constexpr std::string_view kIndexerScoreDefines[] = {"HEADS", "TOKENS", "ROWS", "WARPS"};
 std::vector<KernelVariant> indexer_score_variants() {
   std::vector<KernelVariant> variants;
   for (i64 heads : kIndexerHeads) {
-    for (i64 rows = 1; rows <= kMostTileRows; ++rows) {
+    for (i64 rows = 1; rows <= kMostTileRows + 1; ++rows) {
       const KernelVariant variant = indexer_score_variant(score_tile(heads, rows));
       if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
     }
@@ -271,9 +271,10 @@ constexpr KernelRow kKernels[] = {
      .name = "indexer_score",
      .source = "kernels/indexer/indexer_score.cu",
      .defines = kIndexerScoreDefines,
-     .threads = kScoreThreads,
      .shared_bytes = [](const KernelVariant& variant) { return score_shared(score_tile_of(variant)).bytes; },
-     .variants = indexer_score_variants},
+     .overlaps_last = true,
+     .variants = indexer_score_variants,
+     .threads_of = [](const KernelVariant& variant) { return score_tile_of(variant).warps * 32; }},
     {.id = KernelId::indexer_select,
      .name = "indexer_select",
      .source = "kernels/indexer/indexer_select.cu",
@@ -389,12 +390,12 @@ KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes) {
 KernelVariant indexer_select_variant(i64 warps) { return {KernelId::indexer_select, {warps}}; }
 
 KernelVariant indexer_score_variant(const ScoreTile& tile) {
-  return {KernelId::indexer_score, {tile.heads, tile.tokens, tile.rows}};
+  return {KernelId::indexer_score, {tile.heads, tile.tokens, tile.rows, tile.warps}};
 }
 
 ScoreTile score_tile_of(const KernelVariant& variant) {
   const auto& v = variant.values;
-  return {v[0], v[1], v[2]};
+  return {v[0], v[1], v[2], v[3]};
 }
 
 i64 threads_of(const KernelVariant& variant) {

@@ -341,6 +341,13 @@ TEST_CASE("every fold of the tiled route selects the best tokens, whatever the l
              edges);
 }
 
+TEST_CASE("chunks that no row reaches leave the best tokens as they are", "[indexer]") {
+  // Four chunks of 4,096 tokens: behind the first there is nothing to score.
+  TestCall call({.heads = 32, .rows = 4, .pages = 256}, {4096, 4095, 100, 4096});
+  for (int round = 0; round < 5; ++round)
+    check_call({.route = RouteChoice::paged_tiled, .rows = 4, .pages = 256, .supertile = 512}, call);
+}
+
 TEST_CASE("the fused route selects the best tokens for every number of heads and keys", "[indexer]") {
   for (const i64 heads : kIndexerHeads) {
     for (const i64 top_k : kIndexerTopK) {

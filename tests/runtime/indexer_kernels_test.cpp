@@ -171,9 +171,10 @@ TEST_CASE("every call of every plan has a fold that there is room for") {
 TEST_CASE("a short context is selected from once") {
   const Planned planned = planned_of(glm_paged(48, 512));
   CHECK(first_fold(planned, 48, 512) == IndexerFold::single);
-  CHECK(names_of(
-            indexer_launches(planned.plan, tensors_of(planned.layout), {.table_width = 512, .rows = 48})) ==
-        std::vector<std::string>{"indexer_score HEADS=32 TOKENS=32 ROWS=1", "indexer_select WARPS=32"});
+  CHECK(
+      names_of(
+          indexer_launches(planned.plan, tensors_of(planned.layout), {.table_width = 512, .rows = 48})) ==
+      std::vector<std::string>{"indexer_score HEADS=32 TOKENS=32 ROWS=1 WARPS=4", "indexer_select WARPS=32"});
 }
 
 TEST_CASE("rows of a long context are selected from in batches whose logits have room") {
@@ -256,9 +257,9 @@ TEST_CASE("a prefill gathers its pages and carries the best of chunk after chunk
   const Planned planned = planned_of(glm_prefill(3072, 1024));
   CHECK(names_of(indexer_launches(planned.plan, tensors_of(planned.layout),
                                   {.table_width = 1024, .rows = 3072})) ==
-        std::vector<std::string>{"indexer_gather", "indexer_score HEADS=32 TOKENS=32 ROWS=4",
-                                 "indexer_select WARPS=32", "indexer_gather",
-                                 "indexer_score HEADS=32 TOKENS=32 ROWS=4", "indexer_select WARPS=32"});
+        std::vector<std::string>{
+            "indexer_gather", "indexer_score HEADS=32 TOKENS=32 ROWS=4 WARPS=8", "indexer_select WARPS=32",
+            "indexer_gather", "indexer_score HEADS=32 TOKENS=32 ROWS=4 WARPS=8", "indexer_select WARPS=32"});
 }
 
 TEST_CASE("rows of a request are scored together where its keys can be shared") {
@@ -268,9 +269,48 @@ TEST_CASE("rows of a request are scored together where its keys can be shared") 
         indexer_launches(planned.plan, tensors_of(planned.layout),
                          {.table_width = 512, .rows = 48, .rows_per_request = rows_per_request}))[0];
   };
-  CHECK(first(1) == "indexer_score HEADS=32 TOKENS=32 ROWS=1");
-  CHECK(first(4) == "indexer_score HEADS=32 TOKENS=32 ROWS=4");
-  CHECK(first(6) == "indexer_score HEADS=32 TOKENS=16 ROWS=8");
+  CHECK(first(1) == "indexer_score HEADS=32 TOKENS=32 ROWS=1 WARPS=4");
+  CHECK(first(4) == "indexer_score HEADS=32 TOKENS=32 ROWS=4 WARPS=4");
+  CHECK(first(6) == "indexer_score HEADS=32 TOKENS=32 ROWS=6 WARPS=6");
+  CHECK(first(8) == "indexer_score HEADS=32 TOKENS=16 ROWS=8 WARPS=8");
+  // More than have room for their heads, several tiles a request.
+  CHECK(first(12) == "indexer_score HEADS=32 TOKENS=32 ROWS=4 WARPS=8");
+}
+
+TEST_CASE("a scorer has as many blocks as are to be resident, and none without a page") {
+  const Planned planned = planned_of(glm_paged(48, 512));
+  const auto grid = [&](i64 rows, i64 pages, i64 rows_per_request) {
+    const auto launches =
+        indexer_launches(planned.plan, tensors_of(planned.layout), call_of(rows, pages, rows_per_request));
+    return std::get<KernelLaunch<IndexerScoreArguments>>(launches.front()).grid;
+  };
+  CHECK(grid(48, 512, 1) == 3 * 132);
+  CHECK(grid(48, 512, 4) == 3 * 132);
+  CHECK(grid(48, 512, 6) == 2 * 132);
+  CHECK(grid(1, 5, 1) == 5);
+}
+
+TEST_CASE("a scorer whose logits are selected from last starts before that has ended, others wait at once") {
+  const auto follows = [](const Planned& planned, const IndexerInputs& inputs, IndexerFold fold) {
+    IndexerInputs of_fold = inputs;
+    of_fold.fold = fold;
+    std::vector<bool> of_scorers;
+    for (const IndexerLaunch& launch : indexer_launches(planned.plan, tensors_of(planned.layout), of_fold)) {
+      if (const auto* score = std::get_if<KernelLaunch<IndexerScoreArguments>>(&launch))
+        of_scorers.push_back(score->arguments.follows_selection);
+    }
+    return of_scorers;
+  };
+  // Keys and queries of a call may be made by the launch before it; those of a prefill are gathered.
+  using enum IndexerFold;
+  const Planned planned = planned_of(glm_paged(48, 8192));
+  CHECK(follows(planned, call_of(48, 2048), single) == std::vector<bool>{false, true, true});
+  CHECK(follows(planned, call_of(48, 1000), carry) == std::vector<bool>{false, true});
+  CHECK(follows(planned_of(glm_prefill(3072, 1024)), {.table_width = 1024, .rows = 3072}, carry) ==
+        std::vector<bool>{false, false});
+  for (const KernelId kernel : {KernelId::indexer_score, KernelId::indexer_select})
+    CHECK(row_of(kernel).overlaps_last);
+  CHECK_FALSE(row_of(KernelId::indexer_gather).overlaps_last);
 }
 
 TEST_CASE("plans that our indexer kernels do not run say why") {
