@@ -76,9 +76,9 @@ class Entries {
       first_token_ = static_cast<int>(args.source.begin) + first;
     }
     if (args.lists > 0) {
-      list_entries_ = static_cast<int>(args.lists * args.top_k);
-      list_values_ = args.list_values + row * args.list_row_step * args.top_k;
-      list_indices_ = args.list_indices + row * args.list_row_step * args.top_k;
+      list_entries_ = args.list_counts ? args.list_counts[row] : static_cast<int>(args.lists * args.top_k);
+      list_values_ = args.list_values + row * args.list_stride;
+      list_indices_ = args.list_indices + row * args.list_stride;
     }
   }
 
@@ -168,6 +168,7 @@ class Selection {
   void run() {
     ptx::block_sync();
     ptx::wait_for_last_launch();
+    if (args_.keeps_empty && args_.source.lengths[slice_of(args_, words()[kWordNumber]).row] == 0) return;
     find_least();
     put_selected();
     cluster_.wait();
@@ -255,6 +256,8 @@ class Selection {
     }
     list_entries();
     if (listed_ > 0) compare_listed();
+    if (args_.least_ranks && part_ == 0 && thread_id() == 0)
+      args_.least_ranks[slice_of(args_, words()[kWordNumber]).row] = span_.least;
   }
 
   // Tokens without a page too, in the last bin of all.
@@ -534,7 +537,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const int part = static_cast<int>(blockIdx.x) & (parts - 1);
   if (!kHasClusters && part > 0) return;
   ptx::release_next_launch();
-  // Lengths were there before the launch that scored.
+  // Lengths were there before the launch that scored; how long a list is, that before this one says.
+  if (args.list_counts) ptx::wait_for_last_launch();
   const int number = static_cast<int>(blockIdx.x) >> ptx::population(parts - 1);
   Selection::clear(number);
   Selection(args, part, number).run();

@@ -226,6 +226,16 @@ inline void wait_for_last_launch() {
 #endif
 }
 
+// Adds to a word that all blocks share, and returns what was there. Orders nothing else.
+inline int claim(int* address, int value) {
+  int before;
+  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(address), "r"(value)
+               : "memory");
+  return before;
+}
+
 // The bits of a float, and the float of bits.
 inline u32 bits_of(float value) {
   u32 bits;

@@ -86,6 +86,15 @@ struct alignas(16) Threshold {
   }
 };
 
+// What a logit has to be greater than, to come before a rank. `comes_first`: that of an equal one would be
+// greater. Where no float tells, a few more are.
+inline float floor_behind(u64 rank, bool comes_first) {
+  constexpr u32 kMinusInfinityKey = 0x007FFFFFu, kMinusZeroKey = 0x7FFFFFFFu, kInfinityKey = 0xFF800000u;
+  u32 key = static_cast<u32>(rank >> 32);
+  if (comes_first) key -= 1 + (key == kMinusZeroKey + 1);
+  return logit_of(max(min(key, kInfinityKey), kMinusInfinityKey));
+}
+
 // ---- Spans of ranks, and their bins of equal width. ----
 
 struct Span {

@@ -142,6 +142,17 @@ constexpr SelectShared select_shared() {
   return s;
 }
 
+// ---- The sieve: rows are split into ends and middles, and joined again. A block a request; some a row. ----
+
+constexpr i64 kSplitThreads = 512;
+constexpr i64 kJoinThreads = 1024;
+constexpr i64 kMostJoinParts = 16;
+
+// Survivors of a row go to several lists, those of a step to one. Blocks add to their counts all the time,
+// and take turns where these share a line: they are so many words apart.
+constexpr i64 kSurvivorLists = 4;
+constexpr i64 kCountWords = 32;
+
 // ---- The gathering of a prefill's keys: a block a page. ----
 
 constexpr i64 kGatherThreads = 128;

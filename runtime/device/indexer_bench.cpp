@@ -89,6 +89,12 @@ class TimedCase {
 
   std::vector<IndexerFold> folds() const { return indexer_folds(of_->plan, inputs_of(0)); }
 
+  // The first that computes all logits whatever is selected.
+  IndexerFold fold_of_logits() const {
+    const std::vector<IndexerFold> all = folds();
+    return *std::ranges::find_if(all, [](IndexerFold fold) { return fold != IndexerFold::sieve; });
+  }
+
   // Nanoseconds of each replay of all calls.
   Result<std::vector<i64>> run(Launches& launches, IndexerFold fold, bool scores_alone) const {
     const auto graph = CapturedWork::capture(launches.stream(), [&]() -> Status {
@@ -214,7 +220,7 @@ class CudaIndexerBench final : public IndexerBench {
       if (!chain) return chain.error();
       timing.chain = std::move(*chain);
       if (timings.empty()) {
-        auto logits = inputs->run(launches, fold, true);
+        auto logits = inputs->run(launches, inputs->fold_of_logits(), true);
         if (!logits) return logits.error();
         timing.logits = std::move(*logits);
       }

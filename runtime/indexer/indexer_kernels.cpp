@@ -5,12 +5,18 @@
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
 #include "planner/indexer/paged.hpp"
+#include "runtime/indexer/sieve.hpp"
 
 namespace moeplan {
 namespace {
 
 // Up to so many tokens of a row, batches of rows take less time than chunks of all of them.
 constexpr i64 kBatchTokens = 262'144;
+
+// Calls of more tokens than that, of rows of more than kBatchTokens, are sieved: where scorers wait for
+// memory, and where they wait for tensor cores, beside which keeping tokens takes longer.
+constexpr i64 kSieveTokens = 3'000'000;
+constexpr i64 kSieveTokensOfMany = 16'000'000;
 
 // Tokens of a slice, of which the best go to a slot.
 constexpr i64 kSliceTokens = 32768;
@@ -25,6 +31,9 @@ T* at(std::byte* address) {
 
 enum class SlotRoom { fold_slab, fused_pack, candidates };
 
+// Blocks of fewer pages do not take as long as it takes to fetch the queries of another group.
+constexpr i64 kEvenPages = 4;
+
 // Slots somewhere in the arena.
 struct Slots {
   SlotRoom room;
@@ -32,6 +41,12 @@ struct Slots {
   int* indices;
   i64 count;
 };
+
+// Whether calls of a plan may be sieved.
+bool can_sieve(const IndexerPlan& plan) {
+  return plan.route != IndexerRoute::packed_contiguous && plan.has_candidates &&
+         plan.pages * kKernelPageSize > kBatchTokens;
+}
 
 // All chunks of a call as launches, one fold a function.
 class Call {
@@ -52,6 +67,7 @@ class Call {
 
   bool is_packed() const { return plan_.route == IndexerRoute::packed_contiguous; }
   i64 rows_per_request() const { return is_packed() ? inputs_.rows : inputs_.rows_per_request; }
+  i64 rows() const { return inputs_.rows; }
   i64 tokens() const { return inputs_.table_width * kKernelPageSize; }
 
   // Tokens of a chunk, where a fold has chunks: all rows' logits of it are there at once.
@@ -93,6 +109,13 @@ class Call {
   i64 tile_rows() const { return min_of(tile().rows, rows_per_request()); }
   i64 groups(i64 rows) const { return rows / rows_per_request() * ceil_div(rows_per_request(), tile_rows()); }
 
+  // Where a request is a group of its own.
+  std::optional<Sieve> sieve() const {
+    if (!can_sieve(plan_) || tile_rows() != rows_per_request()) return std::nullopt;
+    return sieve_of(plan_.logits, inputs_.rows, rows_per_request(), inputs_.table_width, tile().tokens,
+                    plan_.top_k);
+  }
+
   bool has_room(IndexerFold fold) const {
     switch (fold) {
       case IndexerFold::single:
@@ -101,12 +124,15 @@ class Call {
         return chunks() > 1 && plan_.has_candidates;
       case IndexerFold::two_level:
         return inputs_.rows * slices() <= slots().count;
+      case IndexerFold::sieve:
+        return sieve().has_value();
     }
     MOEPLAN_CHECK(false, "a fold that is none");
   }
 
   std::vector<IndexerNeed> need(IndexerFold fold) const {
     const i64 in_chunk = min_of(tokens(), chunk_tokens());  // of the first, which is the largest
+    if (fold == IndexerFold::sieve) return need_of_sieve();
     const i64 logits = fold == IndexerFold::single && !is_packed()
                            ? batch_rows() * tokens()
                            : (inputs_.rows - 1) * chunk_tokens() + in_chunk;
@@ -146,7 +172,31 @@ class Call {
     return needs;
   }
 
+  // The rest takes less than the words of all rows, which lie behind its logits.
+  std::vector<IndexerNeed> need_of_sieve() const {
+    const Sieve sieve = *this->sieve();
+    IndexerPlan rest_plan = plan_;
+    rest_plan.logits = rest_logits(sieve);
+    const Call rest(rest_plan, tensors_, inputs_);
+    std::vector<IndexerNeed> needs = rest.need(rest.rest_fold());
+    const auto need_of = [&](std::string_view tensor, i64 bytes) {
+      const auto known = std::ranges::find(needs, tensor, &IndexerNeed::tensor);
+      if (known == needs.end())
+        needs.push_back({tensor, bytes});
+      else
+        known->bytes = max_of(known->bytes, bytes);
+    };
+    need_of("tile_logits", (rest_plan.logits + sieve.shared_words()) * 4);
+    for (const std::string_view slots : {"candidate_values", "candidate_indices"})
+      need_of(slots, inputs_.rows * plan_.top_k * 4);
+    return needs;
+  }
+
   std::vector<IndexerLaunch> launches(IndexerFold fold) {
+    if (fold == IndexerFold::sieve) {
+      sieve_rows();
+      return std::move(launches_);
+    }
     if (fold == IndexerFold::single) {
       for (i64 row = 0; row < inputs_.rows; row += batch_rows()) select_of_rows(row);
       return std::move(launches_);
@@ -173,9 +223,9 @@ class Call {
             .table_stride = is_packed() ? 0 : inputs_.table_width,
             .table_width = inputs_.table_width,
             .is_gathered = false,
-            .lengths = inputs_.lengths,
+            .lengths = rest_lengths_ ? rest_lengths_ : inputs_.lengths,
             .lengths_begin = begin,
-            .active_width = tensors_.active_width,
+            .active_width = rest_lengths_ ? nullptr : tensors_.active_width,
             .rows = inputs_.rows,
             .rows_per_request = rows_per_request(),
             .begin = begin,
@@ -204,14 +254,26 @@ class Call {
     return source;
   }
 
+  bool follows_selection() const {
+    return !launches_.empty() &&
+           std::holds_alternative<KernelLaunch<IndexerSelectArguments>>(launches_.back());
+  }
+
+  // As many as are to be resident, and none without a page. Fewer, where so none has pages of two groups and
+  // the largest share is the same.
+  i64 score_blocks(const IndexerSource& source) const {
+    const i64 most = plan_.multiprocessors * score_blocks_per_sm(tile());
+    const i64 pages = source.tokens / kKernelPageSize, of_all = groups(source.rows) * pages;
+    const i64 share = ceil_div(of_all, most);
+    return share == 1 || (share >= kEvenPages && pages % share == 0) ? of_all / share : most;
+  }
+
   // `first_row`: of the source's rows, among the call's.
   void score(const IndexerSource& source, i64 first_row, i64 logits_stride) {
-    const i64 pages = source.tokens / kKernelPageSize;
-    const bool follows_selection = !launches_.empty() && !is_packed();
     if (is_packed()) {
       launches_.emplace_back(KernelLaunch<IndexerGatherArguments>{
           .variant = kIndexerGather,
-          .grid = pages,
+          .grid = source.tokens / kKernelPageSize,
           .arguments = {.source = cache_source(source.begin, source.tokens),
                         .quants = tensors_.gather_k_quant,
                         .scales = tensors_.gather_k_scale,
@@ -220,13 +282,13 @@ class Call {
     }
     launches_.emplace_back(KernelLaunch<IndexerScoreArguments>{
         .variant = indexer_score_variant(tile()),
-        .grid = min_of(plan_.multiprocessors * score_blocks_per_sm(tile()), groups(source.rows) * pages),
+        .grid = score_blocks(source),
         .arguments = {.source = source,
                       .q = inputs_.q + first_row * plan_.heads * kKeyElements,
                       .weights = inputs_.weights + first_row * plan_.heads,
                       .logits = tensors_.tile_logits,
                       .logits_stride = logits_stride,
-                      .follows_selection = follows_selection}});
+                      .follows_selection = follows_selection()}});
   }
 
   // Blocks that share what is selected from: as many as have enough entries each. All of a launch should find
@@ -254,7 +316,8 @@ class Call {
                       .logits_stride = chunk_tokens(),
                       .scores = inputs_.scores ? inputs_.scores : tensors_.topk_values,
                       .indices = inputs_.indices ? inputs_.indices : tensors_.topk_indices,
-                      .is_physical = inputs_.is_physical},
+                      .is_physical = inputs_.is_physical,
+                      .keeps_empty = rest_lengths_ != nullptr},
         .cluster = of_each});
     return std::get<KernelLaunch<IndexerSelectArguments>>(launches_.back());
   }
@@ -280,7 +343,8 @@ class Call {
     if (chunk > 0) {
       arguments.list_values = tensors_.candidate_values + half(chunk - 1);
       arguments.list_indices = tensors_.candidate_indices + half(chunk - 1);
-      arguments.lists = arguments.list_row_step = 1;
+      arguments.lists = 1;
+      arguments.list_stride = plan_.top_k;
     }
     if (chunk + 1 < chunks()) {
       arguments.slot_values = tensors_.candidate_values + half(chunk);
@@ -308,19 +372,167 @@ class Call {
     arguments.logits = nullptr;
     arguments.list_values = from.values;
     arguments.list_indices = from.indices;
-    arguments.lists = arguments.list_row_step = slices();
+    arguments.lists = slices();
+    arguments.list_stride = slices() * plan_.top_k;
+  }
+
+  // ---- The sieve. ----
+
+  // What of tile_logits lies before the words of all rows.
+  i64 rest_logits(const Sieve& sieve) const { return (plan_.logits - sieve.shared_words()) / 2 * 2; }
+
+  void sieve_rows() {
+    const Sieve sieve = *this->sieve();
+    const SieveTensors tensors = sieve_tensors(sieve, tensors_.tile_logits, rest_logits(sieve));
+    launches_.emplace_back(
+        KernelLaunch<IndexerSplitArguments>{.variant = kIndexerSplit,
+                                            .grid = inputs_.rows / rows_per_request(),
+                                            .arguments = {.source = cache_source(0, this->tokens()),
+                                                          .head_pages = sieve.head_pages,
+                                                          .ends_pages = sieve.ends_pages,
+                                                          .ends_table = tensors.ends_table,
+                                                          .ends_lengths = tensors.ends_lengths,
+                                                          .middle_lengths = tensors.middle_lengths,
+                                                          .skipped_pages = tensors.skipped_pages,
+                                                          .survivor_counts = tensors.survivor_counts}});
+    for (i64 row = 0; row < inputs_.rows; row += sieve.batch_rows) {
+      const SieveBatch batch = sieve_batch(sieve, tensors, row);
+      select_from_ends(batch);
+      sieve_middles(batch);
+      join(batch);
+      select_from_joined(batch);
+    }
+    // Rows whose survivors had no room, as if there were no others.
+    IndexerPlan rest_plan = plan_;
+    rest_plan.logits = rest_logits(sieve);
+    Call rest(rest_plan, tensors_, inputs_);
+    rest.rest_lengths_ = tensors.rest_lengths;
+    for (IndexerLaunch& launch : rest.launches(rest.rest_fold())) launches_.push_back(std::move(launch));
+  }
+  // Mostly nothing is left: the one of the fewest launches.
+  IndexerFold rest_fold() const {
+    const bool is_single = batch_rows() > 0 && ceil_div(inputs_.rows, batch_rows()) <= chunks();
+    return is_single ? IndexerFold::single : IndexerFold::carry;
+  }
+
+  // Some rows of the call, with what they have in the sieve's tensors.
+  struct SieveBatch {
+    const Sieve& sieve;
+    SieveTensors tensors;
+    i64 first_row;
+    IndexerSource whole;  // of the batch's rows
+    float* ends_values;   // slots: what is selected from the ends
+    int* ends_indices;
+
+    i64 head_tokens() const { return sieve.head_pages * kKernelPageSize; }
+    i64 ends_tokens() const { return sieve.ends_pages * kKernelPageSize; }
+  };
+  SieveBatch sieve_batch(const Sieve& sieve, SieveTensors tensors, i64 first) const {
+    tensors.least_ranks += first;
+    for (int** of_rows : {&tensors.ends_lengths, &tensors.middle_lengths, &tensors.skipped_pages,
+                          &tensors.list_counts, &tensors.rest_lengths})
+      *of_rows += first;
+    tensors.survivor_counts += first * kSurvivorLists * kCountWords;
+    tensors.ends_table += first * sieve.ends_pages;
+    const i64 rows = min_of(sieve.batch_rows, inputs_.rows - first), slots = first * plan_.top_k;
+    return {.sieve = sieve,
+            .tensors = tensors,
+            .first_row = first,
+            .whole = rows_of(cache_source(0, this->tokens()), first, rows),
+            .ends_values = tensors_.candidate_values + slots,
+            .ends_indices = tensors_.candidate_indices + slots};
+  }
+
+  void select_from_ends(const SieveBatch& batch) {
+    IndexerSource ends = batch.whole;
+    ends.page_table = batch.tensors.ends_table;
+    ends.table_stride = ends.table_width = batch.sieve.ends_pages;
+    ends.lengths = batch.tensors.ends_lengths;
+    ends.active_width = nullptr;
+    ends.tokens = batch.ends_tokens();
+    score(ends, batch.first_row, ends.tokens);
+    IndexerSelectArguments& arguments = select(ends, 1, ends.tokens).arguments;
+    arguments.logits_stride = ends.tokens;
+    arguments.slot_values = batch.ends_values;
+    arguments.slot_indices = batch.ends_indices;
+    arguments.slot_row_step = 1;
+    arguments.least_ranks = batch.tensors.least_ranks;
+  }
+
+  void sieve_middles(const SieveBatch& batch) {
+    IndexerSource middles = batch.whole;
+    middles.lengths = batch.tensors.middle_lengths;
+    middles.active_width = nullptr;
+    middles.begin = middles.lengths_begin = batch.head_tokens();
+    middles.tokens -= batch.ends_tokens();
+    launches_.emplace_back(KernelLaunch<IndexerSieveArguments>{
+        .variant = indexer_sieve_variant(tile()),
+        .grid = score_blocks(middles),
+        .arguments = {.source = middles,
+                      .q = inputs_.q + batch.first_row * plan_.heads * kKeyElements,
+                      .weights = inputs_.weights + batch.first_row * plan_.heads,
+                      .least_ranks = batch.tensors.least_ranks,
+                      .survivor_counts = batch.tensors.survivor_counts,
+                      .survivors = batch.tensors.survivors,
+                      .capacity = batch.sieve.capacity,
+                      .directory = batch.tensors.directory,
+                      .directory_stride = batch.sieve.directory_stride()}});
+  }
+
+  void join(const SieveBatch& batch) {
+    const SieveTensors& tensors = batch.tensors;
+    const i64 parts = min_of(max_of(plan_.multiprocessors / batch.whole.rows, 1), kMostJoinParts);
+    launches_.emplace_back(
+        KernelLaunch<IndexerJoinArguments>{.variant = kIndexerJoin,
+                                           .grid = batch.whole.rows * parts,
+                                           .arguments = {.source = batch.whole,
+                                                         .parts = parts,
+                                                         .top_k = plan_.top_k,
+                                                         .ends_values = batch.ends_values,
+                                                         .ends_indices = batch.ends_indices,
+                                                         .head_tokens = batch.head_tokens(),
+                                                         .skipped_pages = tensors.skipped_pages,
+                                                         .middle_lengths = tensors.middle_lengths,
+                                                         .survivor_counts = tensors.survivor_counts,
+                                                         .survivors = tensors.survivors,
+                                                         .capacity = batch.sieve.capacity,
+                                                         .directory = tensors.directory,
+                                                         .directory_stride = batch.sieve.directory_stride(),
+                                                         .step_tokens = tile().tokens,
+                                                         .list_values = tensors.list_values,
+                                                         .list_indices = tensors.list_indices,
+                                                         .list_stride = batch.sieve.list_stride(),
+                                                         .list_counts = tensors.list_counts,
+                                                         .rest_lengths = tensors.rest_lengths}});
+  }
+
+  void select_from_joined(const SieveBatch& batch) {
+    const i64 entries = batch.sieve.top_k + batch.sieve.expected;
+    IndexerSelectArguments& arguments = select(batch.whole, 1, entries).arguments;
+    arguments.logits = nullptr;
+    arguments.list_values = batch.tensors.list_values;
+    arguments.list_indices = batch.tensors.list_indices;
+    arguments.lists = 1;
+    arguments.list_counts = batch.tensors.list_counts;
+    arguments.list_stride = batch.sieve.list_stride();
+    if (arguments.scores) arguments.scores += batch.first_row * plan_.top_k;
+    arguments.indices += batch.first_row * plan_.top_k;
   }
 
   const IndexerPlan& plan_;
   const IndexerTensors& tensors_;
   const IndexerInputs& inputs_;
+  const int* rest_lengths_ = nullptr;  // in place of the call's: of the rows that are left
   std::vector<IndexerLaunch> launches_;
 };
 
 std::vector<IndexerFold> folds_of(const Call& call) {
   using enum IndexerFold;
-  std::vector<IndexerFold> order = {single, carry, two_level};
-  if (!call.is_packed() && call.tokens() > kBatchTokens) order = {two_level, carry, single};
+  std::vector<IndexerFold> order = {single, carry, two_level, sieve};
+  if (!call.is_packed() && call.tokens() > kBatchTokens) order = {two_level, carry, single, sieve};
+  const i64 sieved = has_own_queries(call.tile()) ? kSieveTokens : kSieveTokensOfMany;
+  if (call.tokens() > kBatchTokens && call.rows() * call.tokens() > sieved)
+    std::ranges::rotate(order, order.end() - 1);
   std::erase_if(order, [&](IndexerFold fold) { return !call.has_room(fold); });
   return order;
 }
@@ -384,6 +596,14 @@ std::vector<KernelVariant> indexer_variants(const IndexerPlan& plan) {
   }
   for (i64 warps : kSelectWarps) variants.push_back(indexer_select_variant(warps));
   if (is_packed) variants.push_back(kIndexerGather);
+  if (can_sieve(plan)) {
+    for (i64 rows = 1; rows <= min_of(plan.rows, kMostTileRows); ++rows) {
+      const ScoreTile tile = score_tile(plan.heads, rows);
+      if (rows <= tile.rows) add(indexer_sieve_variant(tile));
+    }
+    add(kIndexerSplit);
+    add(kIndexerJoin);
+  }
   return variants;
 }
 
@@ -411,6 +631,12 @@ std::vector<IndexerFold> indexer_folds(const IndexerPlan& plan, const IndexerInp
 i64 indexer_chunk_tokens(const IndexerPlan& plan, const IndexerInputs& inputs) {
   const IndexerTensors nowhere{};
   return Call(plan, nowhere, inputs).chunk_tokens();
+}
+
+i64 indexer_ends_tokens(const IndexerPlan& plan, const IndexerInputs& inputs) {
+  const IndexerTensors nowhere{};
+  const auto sieve = Call(plan, nowhere, inputs).sieve();
+  return sieve ? sieve->ends_pages * kKernelPageSize : 0;
 }
 
 i64 indexer_tile_rows(const IndexerPlan& plan, const IndexerInputs& inputs) {

@@ -23,9 +23,11 @@ enum class IndexerFold {
   single,     // there is one part: all logits of a row are there at once, those of some rows after others
   carry,      // the best so far are selected again with every chunk of logits, in candidate_*
   two_level,  // the best of every slice go to slots, out of which the best are selected
+  sieve,  // the best of a row's ends say how good others have to be to be kept; rows without room for those
+          // that are kept are selected from anew
 };
 
-inline constexpr std::string_view kIndexerFoldNames[] = {"single", "carry", "two-level"};
+inline constexpr std::string_view kIndexerFoldNames[] = {"single", "carry", "two-level", "sieve"};
 constexpr std::string_view name_of(IndexerFold fold) { return kIndexerFoldNames[static_cast<int>(fold)]; }
 
 // What all calls of one plan have in common.
@@ -74,8 +76,8 @@ IndexerTensors indexer_tensors(const std::function<std::byte*(std::string_view)>
 // What a call brings. Rows of one request follow each other and have one row of the page table each, which
 // are equal; calls of packed_contiguous have one row for all.
 struct IndexerInputs {
-  const unsigned char* q = nullptr;      // [rows, heads, 128] e4m3
-  const float* weights = nullptr;        // [rows, heads]
+  const unsigned char* q = nullptr;  // [rows, heads, 128] e4m3; it and the weights at multiples of 16 bytes
+  const float* weights = nullptr;    // [rows, heads]
   const unsigned char* cache = nullptr;  // pages
   i64 page_stride = kPageBytes;          // bytes, a multiple of 16
   const int* page_table = nullptr;
@@ -95,6 +97,9 @@ std::vector<IndexerFold> indexer_folds(const IndexerPlan& plan, const IndexerInp
 // Tokens of a chunk, where a fold has chunks.
 i64 indexer_chunk_tokens(const IndexerPlan& plan, const IndexerInputs& inputs);
 
+// Tokens of a row's ends, where the call has room to be sieved; else 0.
+i64 indexer_ends_tokens(const IndexerPlan& plan, const IndexerInputs& inputs);
+
 // Rows that share a tile of the scorer.
 i64 indexer_tile_rows(const IndexerPlan& plan, const IndexerInputs& inputs);
 
@@ -108,7 +113,8 @@ struct IndexerNeed {
 std::vector<IndexerNeed> indexer_need(const IndexerPlan& plan, const IndexerInputs& inputs);
 
 using IndexerLaunch = std::variant<KernelLaunch<IndexerGatherArguments>, KernelLaunch<IndexerScoreArguments>,
-                                   KernelLaunch<IndexerSelectArguments>>;
+                                   KernelLaunch<IndexerSelectArguments>, KernelLaunch<IndexerSplitArguments>,
+                                   KernelLaunch<IndexerSieveArguments>, KernelLaunch<IndexerJoinArguments>>;
 
 // The launches of a call, in order. A fold that is asked for has to be among indexer_folds.
 std::vector<IndexerLaunch> indexer_launches(const IndexerPlan& plan, const IndexerTensors& tensors,

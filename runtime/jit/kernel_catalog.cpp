@@ -131,15 +131,22 @@ std::vector<KernelVariant> route_sum_variants() {
 }
 
 constexpr std::string_view kIndexerScoreDefines[] = {"HEADS", "TOKENS", "ROWS", "WARPS"};
-std::vector<KernelVariant> indexer_score_variants() {
+// Of every tile that requests of up to so many rows take.
+std::vector<KernelVariant> tile_variants(KernelVariant (*variant_of)(const ScoreTile&), i64 most_rows) {
   std::vector<KernelVariant> variants;
   for (i64 heads : kIndexerHeads) {
-    for (i64 rows = 1; rows <= kMostTileRows + 1; ++rows) {
-      const KernelVariant variant = indexer_score_variant(score_tile(heads, rows));
+    for (i64 rows = 1; rows <= most_rows; ++rows) {
+      const KernelVariant variant = variant_of(score_tile(heads, rows));
       if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
     }
   }
   return variants;
+}
+std::vector<KernelVariant> indexer_score_variants() {
+  return tile_variants(indexer_score_variant, kMostTileRows + 1);
+}
+std::vector<KernelVariant> indexer_sieve_variants() {
+  return tile_variants(indexer_sieve_variant, kMostTileRows + 1);
 }
 
 constexpr std::string_view kIndexerSelectDefines[] = {"WARPS"};
@@ -289,6 +296,28 @@ constexpr KernelRow kKernels[] = {
      .defines = {},
      .threads = kGatherThreads,
      .variants = only_variant<KernelId::indexer_gather>},
+    {.id = KernelId::indexer_split,
+     .name = "indexer_split",
+     .source = "kernels/indexer/indexer_split.cu",
+     .defines = {},
+     .threads = kSplitThreads,
+     .overlaps_last = true,
+     .variants = only_variant<KernelId::indexer_split>},
+    {.id = KernelId::indexer_sieve,
+     .name = "indexer_sieve",
+     .source = "kernels/indexer/indexer_sieve.cu",
+     .defines = kIndexerScoreDefines,
+     .shared_bytes = [](const KernelVariant& variant) { return score_shared(score_tile_of(variant)).bytes; },
+     .overlaps_last = true,
+     .variants = indexer_sieve_variants,
+     .threads_of = [](const KernelVariant& variant) { return score_tile_of(variant).warps * 32; }},
+    {.id = KernelId::indexer_join,
+     .name = "indexer_join",
+     .source = "kernels/indexer/indexer_join.cu",
+     .defines = {},
+     .threads = kJoinThreads,
+     .overlaps_last = true,
+     .variants = only_variant<KernelId::indexer_join>},
     {.id = KernelId::random_fill,
      .name = "random_fill",
      .source = "kernels/oracle/random_fill.cu",
@@ -391,6 +420,10 @@ KernelVariant indexer_select_variant(i64 warps) { return {KernelId::indexer_sele
 
 KernelVariant indexer_score_variant(const ScoreTile& tile) {
   return {KernelId::indexer_score, {tile.heads, tile.tokens, tile.rows, tile.warps}};
+}
+
+KernelVariant indexer_sieve_variant(const ScoreTile& tile) {
+  return {KernelId::indexer_sieve, indexer_score_variant(tile).values};
 }
 
 ScoreTile score_tile_of(const KernelVariant& variant) {

@@ -33,6 +33,9 @@ enum class KernelId : i64 {
   indexer_score,
   indexer_select,
   indexer_gather,
+  indexer_split,
+  indexer_sieve,
+  indexer_join,
   random_fill,
   trellis_reference,
   packed_reference,
@@ -74,6 +77,8 @@ inline constexpr std::array<KernelVariant, 2> kArenaKernels = {kArenaFill, kAren
 
 // The kernels of the indexer that are compiled once for all plans.
 inline constexpr KernelVariant kIndexerGather = {.kernel = KernelId::indexer_gather};
+inline constexpr KernelVariant kIndexerSplit = {.kernel = KernelId::indexer_split};
+inline constexpr KernelVariant kIndexerJoin = {.kernel = KernelId::indexer_join};
 
 // What judges a plan's kernels: one makes a layer up, one computes what it has to come to, by the kind of its
 // weights, and one compares.
@@ -106,6 +111,7 @@ KernelVariant fused_packed_variant(const PackedTile& tile, bool is_bfloat16);
 PackedTile packed_tile_of(const KernelVariant& variant);
 KernelVariant route_sum_variant(bool is_bfloat16, i64 id_bytes);
 KernelVariant indexer_score_variant(const ScoreTile& tile);
+KernelVariant indexer_sieve_variant(const ScoreTile& tile);
 ScoreTile score_tile_of(const KernelVariant& variant);
 KernelVariant indexer_select_variant(i64 warps);
 

@@ -107,6 +107,7 @@ std::vector<std::vector<std::int32_t>> lengths_of(const IndexerTestCall& call, c
   const auto add_edge = [&](i64 edge) { add({edge - 1, edge, edge + 1}); };
   add({0, 1, tokens - 1, 131'072, 524'288});
   for (const i64 edge : {kKernelPageSize, plan.top_k, chunk, 2 * chunk, plan.supertile}) add_edge(edge);
+  if (const i64 ends = indexer_ends_tokens(plan, inputs_of(call))) add_edge(ends);
   add({32'768 + kKernelPageSize});
 
   const i64 rows = distinct_rows(call), count = std::ssize(lengths);

@@ -148,10 +148,12 @@ TEST_CASE("the indexer's kernels are compiled for its plans, which --plan may na
   CHECK(plans_of(rows_of(all), "indexer_score") == std::vector<std::string>{both, both, both, both, both});
   CHECK(plans_of(rows_of(all), "indexer_select") == std::vector<std::string>{both, both});
   CHECK(plans_of(rows_of(all), "indexer_gather") == std::vector<std::string>{"indexer prefill"});
+  for (const char* kernel : {"indexer_split", "indexer_join"})
+    CHECK(plans_of(rows_of(all), kernel) == std::vector<std::string>{"indexer decode"});
 
   const Output decode = run_moeplan(std::string(kCompile) + "--no-cache -o json --plan 'indexer decode'");
   REQUIRE(decode.exit_code == 0);
-  CHECK(rows_of(decode).size() == 9);
+  CHECK(rows_of(decode).size() == 15);
   CHECK(plans_of(rows_of(decode), "indexer_gather").empty());
   const Output unknown = run_moeplan(std::string(kCompile) + "--plan 'indexer decoed'");
   CHECK(unknown.exit_code == 2);
@@ -204,7 +206,7 @@ TEST_CASE("an indexer that a config's fields do not suffice for is named in the 
 TEST_CASE("an architecture named twice is compiled once") {
   if (!has_nvrtc()) return;
   const Output output = run_moeplan("compile -c configs/glm52.json --arch sm_120,sm_120 --no-cache -q");
-  CHECK(contains(output.out, "BUILDS for sm_120 · 18 kernels"));
+  CHECK(contains(output.out, "BUILDS for sm_120 · 24 kernels"));
 }
 
 TEST_CASE("a question about a cache that is not there makes none") {

@@ -583,6 +583,77 @@ TEST_CASE("1,000 replays of a captured call follow its lengths, and select what 
   }
 }
 
+TEST_CASE("a sieve keeps what can be among the best between the ends of rows", "[indexer]") {
+  const PlanShape wide{.route = RouteChoice::paged_tiled, .rows = 12, .pages = 4160, .supertile = 1024};
+  for (const i64 heads : kIndexerHeads) {
+    for (const i64 per_request : {1, 2, 3}) {
+      PlanShape shape = wide;
+      shape.heads = heads;
+      // Rows that are their ends alone, those of one page more, of no page, and some that end in their
+      // middle.
+      std::vector<int> lengths = {12'800, 12'799, 12'737, 2496, 2497, 2561, 0, 1, 700, 9000, 3000, 12'000};
+      TestCall call({.heads = heads, .rows = 12, .rows_per_request = per_request, .pages = 200}, lengths,
+                    std::mt19937_64(5), {3, 60, 199, 700});
+      REQUIRE(
+          std::ranges::count(indexer_folds(planned_of(shape).plan,
+                                           {.table_width = 200, .rows = 12, .rows_per_request = per_request}),
+                             IndexerFold::sieve) == 1);
+      check_call(shape, call);
+    }
+  }
+  // All equal, of which the lowest are selected, and what is no number, more of it than is selected.
+  TestCall flat({.heads = 32, .rows = 3, .pages = 200}, {12'800, 9000, 600}, std::mt19937_64(5), {2}, true);
+  check_call(wide, flat);
+  // Logits of a few values, in every end and between them.
+  TestCall few({.heads = 32, .rows = 3, .pages = 200}, {12'800, 12'700, 5000});
+  const auto& cache = few.host().cache;
+  const std::vector<std::uint8_t> key(cache.begin(), cache.begin() + kKeyElements);
+  for (i64 page = 0; page < 600; ++page) {
+    std::uint8_t* const bytes = few.host().cache.data() + page * kPageBytes;
+    for (i64 token = 0; token < 64; ++token) {
+      std::ranges::copy(key, bytes + token * kKeyElements);
+      const float scale = static_cast<float>(1 + (token * 7 + page) % 50);
+      std::memcpy(bytes + kPageKeyBytes + token * 4, &scale, 4);
+    }
+  }
+  check_call(wide, few);
+  TestCall numbers({.heads = 32, .rows = 2, .pages = 200}, {12'800, 12'000});
+  for (i64 page = 0; page < 400; page += 2) {
+    for (i64 token = page % 5; token < 64; token += 5)
+      std::memcpy(numbers.host().cache.data() + page * kPageBytes + kPageKeyBytes + token * 4, &kNan, 4);
+  }
+  check_call(wide, numbers);
+}
+
+TEST_CASE("rows whose survivors have no room in a sieve are selected from anew", "[indexer]") {
+  const Planned planned =
+      planned_of({.route = RouteChoice::paged_tiled, .rows = 6, .pages = 4160, .supertile = 512});
+  TestCall call({.heads = 32, .rows = 4, .pages = 200, .may_be_negative = false},
+                {12'800, 12'800, 12'000, 12'700});
+  // The middles of two rows have the greatest logits by far.
+  for (const i64 row : {1, 3}) {
+    for (i64 page = 30; page < 100; ++page) {
+      const auto number = call.host().page_table[static_cast<std::size_t>(row * 200 + page)];
+      auto* scales = reinterpret_cast<float*>(call.host().cache.data() + number * kPageBytes + kPageKeyBytes);
+      for (int token = 0; token < 64; ++token) scales[token] *= 100;
+    }
+  }
+  call.upload();
+  PlannedArena arena(planned);
+  const Selected sieved = arena.run(call.inputs(), IndexerFold::sieve);
+  std::vector<int> rest;
+  for (const IndexerLaunch& each : arena.launches(call.inputs(), IndexerFold::sieve)) {
+    if (const auto* join = std::get_if<KernelLaunch<IndexerJoinArguments>>(&each))
+      for (const int length :
+           values_of<int>(must(bytes_at(reinterpret_cast<const std::byte*>(join->arguments.rest_lengths),
+                                        join->arguments.source.rows * 4))))
+        rest.push_back(length);
+  }
+  CHECK(rest == std::vector<int>{0, 12'800, 0, 12'700});
+  check_selected(call, call.reference(), 512, sieved);
+  CHECK(sieved == arena.run(call.inputs(), IndexerFold::carry));
+}
+
 TEST_CASE("long contexts select the best tokens in every fold", "[indexer][large]") {
   TestCall middle({.heads = 32, .rows = 3, .pages = 2048}, {131'072, 131'071, 70'000});
   check_call({.route = RouteChoice::paged_fused, .rows = 4, .pages = 2048, .top_k = 2048}, middle);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "planner/indexer/paged.hpp"
+#include "runtime/indexer/sieve.hpp"
 #include "tests/catch.hpp"
 #include "tests/indexer_support.hpp"
 #include "tests/random.hpp"
@@ -69,7 +70,34 @@ std::vector<Range> written_by(const KernelLaunch<IndexerSelectArguments>& launch
   if (!a.slot_values)
     return {{a.scores, a.source.rows * a.top_k * 4}, {a.indices, a.source.rows * a.top_k * 4}};
   const i64 slots = (a.source.rows - 1) * a.slot_row_step + a.first_slot + a.slices;
-  return {{a.slot_values, slots * a.top_k * 4}, {a.slot_indices, slots * a.top_k * 4}};
+  std::vector<Range> ranges = {{a.slot_values, slots * a.top_k * 4}, {a.slot_indices, slots * a.top_k * 4}};
+  if (a.least_ranks) ranges.push_back({a.least_ranks, a.source.rows * 8});
+  return ranges;
+}
+
+std::vector<Range> written_by(const KernelLaunch<IndexerSplitArguments>& launch) {
+  const auto& a = launch.arguments;
+  const i64 rows = a.source.rows;
+  return {{a.ends_table, rows * a.ends_pages * 4},
+          {a.ends_lengths, rows * 4},
+          {a.middle_lengths, rows * 4},
+          {a.skipped_pages, rows * 4},
+          {a.survivor_counts, rows * kSurvivorLists * kCountWords * 4}};
+}
+std::vector<Range> written_by(const KernelLaunch<IndexerSieveArguments>& launch) {
+  const auto& a = launch.arguments;
+  const i64 rows = a.source.rows;
+  return {{a.directory, rows * a.directory_stride * 4},
+          {a.survivors, rows * kSurvivorLists * a.capacity * 8},
+          {a.survivor_counts, rows * kSurvivorLists * kCountWords * 4}};
+}
+std::vector<Range> written_by(const KernelLaunch<IndexerJoinArguments>& launch) {
+  const auto& a = launch.arguments;
+  const i64 rows = a.source.rows;
+  return {{a.list_values, rows * a.list_stride * 4},
+          {a.list_indices, rows * a.list_stride * 4},
+          {a.list_counts, rows * 4},
+          {a.rest_lengths, rows * 4}};
 }
 
 // Whether a range lies in a tensor of the plan.
@@ -115,7 +143,7 @@ TEST_CASE(
   Random random;
   i64 calls = 0;
   for (int i = 0; i < 400; ++i) {
-    const i64 heads = random.of({16, 32, 64}), rows = random.in(1, 100), pages = random.in(1, 4000);
+    const i64 heads = random.of({16, 32, 64}), rows = random.in(1, 100), pages = random.in(1, 9000);
     IndexerRequest request = glm_paged(rows, pages);
     request.caps.num_q_heads = heads;
     request.caps.top_k = random.of({512, 1024, 2048});
@@ -228,8 +256,76 @@ TEST_CASE(
     "of rows that are longer still every chunk is selected from, in slices where their best have room") {
   const Planned planned = planned_of(glm_paged(48, 8192));
   CHECK(first_fold(planned, 48, 4096) == IndexerFold::single);
-  CHECK(first_fold(planned, 48, 4097) == IndexerFold::carry);
+  CHECK(first_fold(planned, 11, 4097) == IndexerFold::carry);
   CHECK(first_fold(planned, 1, 4097) == IndexerFold::two_level);
+}
+
+TEST_CASE(
+    "calls of many tokens are sieved, in batches that have room, and what has none is selected from anew") {
+  const Planned planned = planned_of(glm_paged(48, 8192));
+  const auto launches = indexer_launches(planned.plan, tensors_of(planned.layout), call_of(48, 8192));
+  std::vector<std::string> names = names_of(launches);
+  const std::string tile = " HEADS=32 TOKENS=32 ROWS=1 WARPS=4", select = "indexer_select WARPS=32";
+  std::vector<std::string> expected = {"indexer_split"};
+  for (int batch = 0; batch < 2; ++batch) {
+    for (const std::string& name : {"indexer_score" + tile, select, "indexer_sieve" + tile,
+                                    std::string("indexer_join"), std::string("indexer_select WARPS=16")})
+      expected.push_back(name);
+  }
+  for (int chunk = 0; chunk < 13; ++chunk) {
+    expected.push_back("indexer_score" + tile);
+    expected.push_back(select);
+  }
+  CHECK(names == expected);
+  // Of rows that are left alone: their lengths are what no survivor had room for.
+  const auto& join = std::get<KernelLaunch<IndexerJoinArguments>>(launches[4]);
+  CHECK(join.arguments.source.rows == 24);
+  for (std::size_t i = 11; i < launches.size(); ++i) {
+    const auto* rest = std::get_if<KernelLaunch<IndexerSelectArguments>>(&launches[i]);
+    if (!rest) continue;
+    CHECK(rest->arguments.source.lengths == join.arguments.rest_lengths);
+    CHECK(rest->arguments.keeps_empty);
+  }
+}
+
+TEST_CASE("calls are sieved where that takes less time") {
+  const auto is_sieved = [](i64 heads, i64 rows, i64 pages, i64 per_request) {
+    IndexerRequest request = glm_paged(48, 8192);
+    request.caps.num_q_heads = heads;
+    return first_fold(planned_of(request), rows, pages, per_request) == IndexerFold::sieve;
+  };
+  CHECK(is_sieved(32, 48, 8192, 1));
+  CHECK(is_sieved(32, 6, 8192, 1));
+  CHECK_FALSE(is_sieved(32, 5, 8192, 1));
+  CHECK_FALSE(is_sieved(32, 48, 4096, 1));
+  CHECK(is_sieved(64, 48, 8192, 1));
+  CHECK_FALSE(is_sieved(64, 24, 8192, 1));
+  CHECK(is_sieved(32, 48, 8192, 4));
+  // A request that takes several tiles has no table of its ends for each.
+  CHECK_FALSE(is_sieved(32, 48, 8192, 12));
+  // Narrower plans have no kernels for it.
+  CHECK(first_fold(planned_of(glm_paged(400, 4096)), 400, 4096) != IndexerFold::sieve);
+}
+
+TEST_CASE("a sieve has room for half as many survivors again as are to be expected") {
+  Random random;
+  i64 sieves = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const i64 per_request = random.in(1, 6), rows = per_request * random.in(1, 20),
+              pages = random.in(2, 10'000);
+    const i64 words = random.in(1, 4096) * 512, top_k = random.of({512, 1024, 2048});
+    const auto sieve = sieve_of(words, rows, per_request, pages, random.of({16, 32}), top_k);
+    if (!sieve) continue;
+    ++sieves;
+    CHECK(sieve->batch_rows % per_request == 0);
+    CHECK(sieve->batch_words() + sieve->shared_words() <= words);
+    CHECK(2 * kSurvivorLists * sieve->capacity >= 3 * sieve->expected);
+    CHECK(sieve->expected * sieve->ends_pages >= top_k * (pages - sieve->ends_pages));
+    CHECK(sieve->head_pages * kKernelPageSize >= top_k);
+    CHECK(sieve->ends_pages >= 2 * sieve->head_pages);
+    CHECK(sieve->ends_pages < pages);
+  }
+  CHECK(sieves > 200);
 }
 
 TEST_CASE("blocks share a row where it is long and few are selected from") {
@@ -285,8 +381,13 @@ TEST_CASE("a scorer has as many blocks as are to be resident, and none without a
     return std::get<KernelLaunch<IndexerScoreArguments>>(launches.front()).grid;
   };
   CHECK(grid(48, 512, 1) == 3 * 132);
-  CHECK(grid(48, 512, 4) == 3 * 132);
-  CHECK(grid(48, 512, 6) == 2 * 132);
+  CHECK(grid(48, 511, 4) == 3 * 132);
+  CHECK(grid(48, 511, 6) == 2 * 132);
+  // Shares of 16 pages, of one request each.
+  CHECK(grid(48, 512, 4) == 384);
+  CHECK(grid(48, 512, 6) == 256);
+  // Of two pages a share is too small for that.
+  CHECK(grid(4, 128, 1) == 3 * 132);
   CHECK(grid(1, 5, 1) == 5);
 }
 
@@ -306,9 +407,14 @@ TEST_CASE("a scorer whose logits are selected from last starts before that has e
   const Planned planned = planned_of(glm_paged(48, 8192));
   CHECK(follows(planned, call_of(48, 2048), single) == std::vector<bool>{false, true, true});
   CHECK(follows(planned, call_of(48, 1000), carry) == std::vector<bool>{false, true});
+  // A sieve's first scorer waits for its pages, and that of what is left for whether there is any.
+  const std::vector<bool> of_sieve = follows(planned, call_of(48, 8192), sieve);
+  REQUIRE(of_sieve.size() == 15);
+  for (std::size_t i = 0; i < of_sieve.size(); ++i) CHECK(of_sieve[i] == (i != 0 && i != 2));
   CHECK(follows(planned_of(glm_prefill(3072, 1024)), {.table_width = 1024, .rows = 3072}, carry) ==
         std::vector<bool>{false, false});
-  for (const KernelId kernel : {KernelId::indexer_score, KernelId::indexer_select})
+  for (const KernelId kernel : {KernelId::indexer_score, KernelId::indexer_select, KernelId::indexer_split,
+                                KernelId::indexer_sieve, KernelId::indexer_join})
     CHECK(row_of(kernel).overlaps_last);
   CHECK_FALSE(row_of(KernelId::indexer_gather).overlaps_last);
 }
