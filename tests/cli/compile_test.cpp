@@ -12,6 +12,8 @@ using namespace moeplan::test;
 namespace {
 
 constexpr const char* kCompile = "compile --config configs/glm52.json --arch sm_120 ";
+// Fewer kernels, where any do.
+constexpr const char* kCompileDecode = "compile --config configs/glm52.json --arch sm_120 --plan decode ";
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
@@ -88,7 +90,7 @@ TEST_CASE("every kernel of the first deployment builds without spills for sm_90 
 TEST_CASE("a second run comes from the cache and prints the same bytes") {
   if (!has_nvrtc()) return;
   const TemporaryFolder folder;
-  const std::string arguments = std::string(kCompile) + "-v --format json";
+  const std::string arguments = std::string(kCompileDecode) + "-v --format json";
   const Output first = run_moeplan(arguments, "", cache_in(folder));
   const Output second = run_moeplan(arguments, "", cache_in(folder));
   CHECK(first.exit_code == 0);
@@ -102,13 +104,13 @@ TEST_CASE("a kernel that does not compile answers no, with its name, line and th
   if (!has_nvrtc()) return;
   KernelFolder kernels;
   kernels.replace("arena/fill.cu", "extern \"C\" __global__ void arena_fill() {\n\n  nonsense;\n}\n");
-  const Output output = run_moeplan(std::string(kCompile) + "--no-cache", "", kernels.environment());
+  const Output output = run_moeplan(std::string(kCompileDecode) + "--no-cache", "", kernels.environment());
   CHECK(output.exit_code == 1);
   CHECK(contains(output.out, "DOES NOT BUILD"));
   CHECK(contains(output.out, "kernels/arena/fill.cu(3)"));
   CHECK(contains(output.out, "nonsense"));
   const Json log =
-      Json::parse(run_moeplan(std::string(kCompile) + "--no-cache -o json", "", kernels.environment())
+      Json::parse(run_moeplan(std::string(kCompileDecode) + "--no-cache -o json", "", kernels.environment())
                       .out)["compiler_log"];
   CHECK(contains(log.dump(), "nonsense"));
   // The note names the folder: a forgotten variable must not look like the shipped kernels.
@@ -231,13 +233,13 @@ TEST_CASE("a kernel that spills registers answers no") {
       "  #pragma unroll\n  for (int i = 0; i < 64; ++i) p[i * 1024 + threadIdx.x] = live[i] * live[63 - i];\n"
       "}\n");
   const Output output =
-      run_moeplan(std::string(kCompile) + "--no-cache --format json", "", kernels.environment());
+      run_moeplan(std::string(kCompileDecode) + "--no-cache --format json", "", kernels.environment());
   CHECK(output.exit_code == 1);
   const Json report = Json::parse(output.out);
   CHECK(report["builds"] == false);
   CHECK(report["totals"]["spilling"] == 1);
   CHECK(contains(output.out, "\"rule\": \"spills\""));
-  CHECK(contains(run_moeplan(std::string(kCompile) + "--no-cache -q", "", kernels.environment()).out,
+  CHECK(contains(run_moeplan(std::string(kCompileDecode) + "--no-cache -q", "", kernels.environment()).out,
                  "SPILLS for sm_120"));
 }
 
@@ -250,14 +252,14 @@ TEST_CASE("a kernel that takes more shared memory than the device has answers no
                   "  values[threadIdx.x] = p[threadIdx.x];\n  __syncthreads();\n"
                   "  p[threadIdx.x] = values[255 - threadIdx.x];\n}\n");
   const std::string limit = " --set /device/shared_memory_per_block_optin=";
-  const Output fits = run_moeplan(std::string(kCompile) + "--no-cache", "", kernels.environment());
+  const Output fits = run_moeplan(std::string(kCompileDecode) + "--no-cache", "", kernels.environment());
   CHECK(fits.exit_code == 0);
   // The arena's own kernels take none: the limit meets the one that does.
   const TemporaryFolder folder;
   const std::string json = folder.path() + "/report.json";
-  const Output output =
-      run_moeplan(std::string(kCompile) + "--no-cache -o table -o json='" + json + "'" + limit + "38000", "",
-                  kernels.environment());
+  const Output output = run_moeplan(
+      std::string(kCompileDecode) + "--no-cache -o table -o json='" + json + "'" + limit + "38000", "",
+      kernels.environment());
   CHECK(output.exit_code == 1);
   CHECK(contains(output.out, "DOES NOT FIT"));
   CHECK(contains(output.out,
@@ -308,7 +310,7 @@ TEST_CASE("a cache that others can write to is not used and said so: asked about
 TEST_CASE("a damaged entry is found by verify, said once by compile, and whole again behind it") {
   if (!has_nvrtc()) return;
   const TemporaryFolder folder;
-  REQUIRE(run_moeplan(kCompile, "", cache_in(folder)).exit_code == 0);
+  REQUIRE(run_moeplan(kCompileDecode, "", cache_in(folder)).exit_code == 0);
   const Output whole = run_moeplan("cache verify", "", cache_in(folder));
   CHECK(whole.exit_code == 0);
   CHECK(whole.out.ends_with(" entries as written, 0 damaged\n"));
@@ -323,11 +325,11 @@ TEST_CASE("a damaged entry is found by verify, said once by compile, and whole a
   const Output verify = run_moeplan("cache verify", "", cache_in(folder));
   CHECK(verify.exit_code == 1);
   CHECK(contains(verify.out, "DAMAGED"));
-  const Output output = run_moeplan(kCompile, "", cache_in(folder));
+  const Output output = run_moeplan(kCompileDecode, "", cache_in(folder));
   CHECK(output.exit_code == 0);
   CHECK(contains(output.err, entries[0]["id"].get<std::string>()));
   CHECK(run_moeplan("cache verify", "", cache_in(folder)).exit_code == 0);
-  CHECK(run_moeplan(kCompile, "", cache_in(folder)).err.empty());
+  CHECK(run_moeplan(kCompileDecode, "", cache_in(folder)).err.empty());
 
   const Output clear = run_moeplan("cache clear", "", cache_in(folder));
   CHECK(clear.exit_code == 0);
