@@ -17,7 +17,7 @@ struct IndexerTiming {
   IndexerFold fold{};
   i64 calls = 0;            // of a replay
   std::vector<i64> chain;   // each replay's nanoseconds, logits and top-k of all its calls
-  std::vector<i64> logits;  // the same without selecting; empty where nobody asked
+  std::vector<i64> logits;  // without selecting, all of them; empty where nobody asked
 
   // Of one call, rounded.
   i64 chain_ns(i64 percent = 50) const;

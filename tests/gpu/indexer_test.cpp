@@ -604,6 +604,11 @@ TEST_CASE("a sieve keeps what can be among the best between the ends of rows", "
   // All equal, of which the lowest are selected, and what is no number, more of it than is selected.
   TestCall flat({.heads = 32, .rows = 3, .pages = 200}, {12'800, 9000, 600}, std::mt19937_64(5), {2}, true);
   check_call(wide, flat);
+  // The same where a head has no pages, so that what lies between comes before the best of the tail.
+  std::vector<i64> of_head(16);
+  std::iota(of_head.begin(), of_head.end(), 0);
+  TestCall headless({.heads = 32, .rows = 1, .pages = 200}, {12'800}, std::mt19937_64(5), of_head, true);
+  check_call(wide, headless);
   // Logits of a few values, in every end and between them.
   TestCall few({.heads = 32, .rows = 3, .pages = 200}, {12'800, 12'700, 5000});
   const auto& cache = few.host().cache;
