@@ -1,6 +1,7 @@
 #include "runtime/indexer/indexer_kernels.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "planner/core/check.hpp"
 #include "planner/core/text.hpp"
@@ -13,10 +14,13 @@ namespace {
 // Up to so many tokens of a row, batches of rows take less time than chunks of all of them.
 constexpr i64 kBatchTokens = 262'144;
 
-// Calls of more tokens than that, of rows of more than kBatchTokens, are sieved: where scorers wait for
-// memory, and where they wait for tensor cores, beside which keeping tokens takes longer.
-constexpr i64 kSieveTokens = 3'000'000;
-constexpr i64 kSieveTokensOfMany = 16'000'000;
+// Calls of more tokens, of rows of more than kBatchTokens, are sieved, as measured on an H200: where scorers
+// wait for memory, and where they wait for tensor cores, beside which keeping tokens takes longer.
+constexpr i64 kSieveTokensOwnQueries = 3'000'000;
+constexpr i64 kSieveTokensSharedHeads = 16'000'000;
+
+// Blocks of fewer pages do not take as long as it takes to fetch the queries of another group.
+constexpr i64 kEvenPages = 4;
 
 // Tokens of a slice, of which the best go to a slot.
 constexpr i64 kSliceTokens = 32768;
@@ -29,10 +33,9 @@ T* at(std::byte* address) {
   return reinterpret_cast<T*>(address);
 }
 
-enum class SlotRoom { fold_slab, fused_pack, candidates };
+bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-// Blocks of fewer pages do not take as long as it takes to fetch the queries of another group.
-constexpr i64 kEvenPages = 4;
+enum class SlotRoom { fold_slab, fused_pack, candidates };
 
 // Slots somewhere in the arena.
 struct Slots {
@@ -61,6 +64,8 @@ class Call {
     MOEPLAN_CHECK(chunk_tokens() >= kKernelPageSize, "logits of less than a page");
     MOEPLAN_CHECK(inputs.page_stride >= kPageBytes && inputs.page_stride % 16 == 0,
                   "pages of a cache overlap or are not aligned");
+    MOEPLAN_CHECK(is_aligned(inputs.q) && is_aligned(inputs.weights),
+                  "queries or weights that are not aligned to 16 bytes");
     MOEPLAN_CHECK(inputs.page_stride <= kMostStride && chunk_tokens() <= kMostStride,
                   "a stride of more than 32 bits");
   }
@@ -131,8 +136,8 @@ class Call {
   }
 
   std::vector<IndexerNeed> need(IndexerFold fold) const {
-    const i64 in_chunk = min_of(tokens(), chunk_tokens());  // of the first, which is the largest
     if (fold == IndexerFold::sieve) return need_of_sieve();
+    const i64 in_chunk = min_of(tokens(), chunk_tokens());  // of the first, which is the largest
     const i64 logits = fold == IndexerFold::single && !is_packed()
                            ? batch_rows() * tokens()
                            : (inputs_.rows - 1) * chunk_tokens() + in_chunk;
@@ -172,12 +177,11 @@ class Call {
     return needs;
   }
 
-  // The rest takes less than the words of all rows, which lie behind its logits.
+  // All of tile_logits, whose last words are those of all rows; of other tensors the rest may need more.
   std::vector<IndexerNeed> need_of_sieve() const {
     const Sieve sieve = *this->sieve();
-    IndexerPlan rest_plan = plan_;
-    rest_plan.logits = rest_logits(sieve);
-    const Call rest(rest_plan, tensors_, inputs_);
+    const IndexerPlan plan = rest_plan(sieve);
+    const Call rest(plan, tensors_, inputs_);
     std::vector<IndexerNeed> needs = rest.need(rest.rest_fold());
     const auto need_of = [&](std::string_view tensor, i64 bytes) {
       const auto known = std::ranges::find(needs, tensor, &IndexerNeed::tensor);
@@ -186,7 +190,7 @@ class Call {
       else
         known->bytes = max_of(known->bytes, bytes);
     };
-    need_of("tile_logits", (rest_plan.logits + sieve.shared_words()) * 4);
+    need_of("tile_logits", (plan.logits + sieve.shared_words()) * 4);
     for (const std::string_view slots : {"candidate_values", "candidate_indices"})
       need_of(slots, inputs_.rows * plan_.top_k * 4);
     return needs;
@@ -378,12 +382,17 @@ class Call {
 
   // ---- The sieve. ----
 
-  // What of tile_logits lies before the words of all rows.
-  i64 rest_logits(const Sieve& sieve) const { return (plan_.logits - sieve.shared_words()) / 2 * 2; }
+  // The plan that what is left is selected with: its logits end where the words of all rows begin, an even
+  // number, since ranks take 8 bytes.
+  IndexerPlan rest_plan(const Sieve& sieve) const {
+    IndexerPlan plan = plan_;
+    plan.logits = (plan_.logits - sieve.shared_words()) / 2 * 2;
+    return plan;
+  }
 
   void sieve_rows() {
     const Sieve sieve = *this->sieve();
-    const SieveTensors tensors = sieve_tensors(sieve, tensors_.tile_logits, rest_logits(sieve));
+    const SieveTensors tensors = sieve_tensors(sieve, tensors_.tile_logits, rest_plan(sieve).logits);
     launches_.emplace_back(
         KernelLaunch<IndexerSplitArguments>{.variant = kIndexerSplit,
                                             .grid = inputs_.rows / rows_per_request(),
@@ -403,9 +412,8 @@ class Call {
       select_from_joined(batch);
     }
     // Rows whose survivors had no room, as if there were no others.
-    IndexerPlan rest_plan = plan_;
-    rest_plan.logits = rest_logits(sieve);
-    Call rest(rest_plan, tensors_, inputs_);
+    const IndexerPlan plan = rest_plan(sieve);
+    Call rest(plan, tensors_, inputs_);
     rest.rest_lengths_ = tensors.rest_lengths;
     for (IndexerLaunch& launch : rest.launches(rest.rest_fold())) launches_.push_back(std::move(launch));
   }
@@ -530,7 +538,7 @@ std::vector<IndexerFold> folds_of(const Call& call) {
   using enum IndexerFold;
   std::vector<IndexerFold> order = {single, carry, two_level, sieve};
   if (!call.is_packed() && call.tokens() > kBatchTokens) order = {two_level, carry, single, sieve};
-  const i64 sieved = has_own_queries(call.tile()) ? kSieveTokens : kSieveTokensOfMany;
+  const i64 sieved = has_own_queries(call.tile()) ? kSieveTokensOwnQueries : kSieveTokensSharedHeads;
   if (call.tokens() > kBatchTokens && call.rows() * call.tokens() > sieved)
     std::ranges::rotate(order, order.end() - 1);
   std::erase_if(order, [&](IndexerFold fold) { return !call.has_room(fold); });

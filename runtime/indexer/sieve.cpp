@@ -3,9 +3,10 @@
 namespace moeplan {
 namespace {
 
-// Of a row's pages one in so many, at least, is one of its ends, and of those one in so many of its head.
-// More of them are tried in steps of one page in kEndsSteps.
+// Of a row's pages one in so many, at least, is one of its ends; more are tried in steps of one in
+// kEndsSteps. Of the ends one in so many is of the head.
 constexpr i64 kEndsPart = 8;
+constexpr i64 kHeadPart = 8;
 constexpr i64 kEndsSteps = 32;
 
 // A sieve of such batches and ends, with no more room than has to be.
@@ -13,7 +14,7 @@ Sieve least_sieve(const Sieve& of, i64 pages, i64 step_tokens) {
   Sieve sieve = of;
   const i64 middle_pages = pages - sieve.ends_pages;
   // As many of its best as are selected lie in the head, where all logits are equal.
-  sieve.head_pages = max_of(sieve.ends_pages / kEndsPart, sieve.top_k / kKernelPageSize);
+  sieve.head_pages = max_of(sieve.ends_pages / kHeadPart, sieve.top_k / kKernelPageSize);
   sieve.steps = middle_pages * (kKernelPageSize / step_tokens);
   sieve.expected = ceil_div(sieve.top_k * middle_pages, sieve.ends_pages);
   sieve.capacity = ceil_div(3 * sieve.expected, 2 * kSurvivorLists);
@@ -23,7 +24,8 @@ Sieve least_sieve(const Sieve& of, i64 pages, i64 step_tokens) {
 // As much room for survivors as there is.
 Sieve filled(Sieve sieve, i64 words, i64 middle_tokens) {
   const i64 of_row = (words - sieve.shared_words()) / sieve.batch_rows - sieve.words_without_survivors();
-  const i64 room = min_of(of_row / 4, middle_tokens) / kSurvivorLists / 2 * 2;
+  // A survivor takes two words, and two in the list.
+  const i64 room = min_of(of_row / 4, middle_tokens) / kSurvivorLists;
   sieve.capacity = max_of(sieve.capacity, room);
   return sieve;
 }

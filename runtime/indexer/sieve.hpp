@@ -43,21 +43,23 @@ std::optional<Sieve> sieve_of(i64 words, i64 rows, i64 rows_per_request, i64 pag
                               i64 top_k);
 
 struct SieveTensors {
-  // Of a batch, from the start of tile_logits on.
-  unsigned* directory;
-  Survivor* survivors;
-  float* list_values;
+  // Of a batch.
+  unsigned* directory;  // [batch_rows, directory_stride]
+  Survivor* survivors;  // [batch_rows, kSurvivorLists, capacity]
+  float* list_values;   // [batch_rows, list_stride]
   int* list_indices;
-  // Of all rows, behind the first so many words.
+  // Of all rows; [rows] where nothing else is said.
   unsigned long long* least_ranks;
   int* ends_lengths;
   int* middle_lengths;
   int* skipped_pages;
   int* list_counts;
   int* rest_lengths;
-  int* survivor_counts;
-  int* ends_table;
+  int* survivor_counts;  // [rows, kSurvivorLists, kCountWords]
+  int* ends_table;       // [rows, ends_pages]
 };
+// Where they lie: those of a batch from tile_logits on, those of all rows behind the first so many words, an
+// even number, since ranks take 8 bytes.
 SieveTensors sieve_tensors(const Sieve& sieve, float* tile_logits, i64 words_before_shared);
 
 }  // namespace moeplan

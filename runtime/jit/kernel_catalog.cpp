@@ -131,23 +131,21 @@ std::vector<KernelVariant> route_sum_variants() {
 }
 
 constexpr std::string_view kIndexerScoreDefines[] = {"HEADS", "TOKENS", "ROWS", "WARPS"};
-// Of every tile that requests of up to so many rows take.
-std::vector<KernelVariant> tile_variants(KernelVariant (*variant_of)(const ScoreTile&), i64 most_rows) {
+// Of every tile that requests take. A sieve takes those that hold all rows of one.
+std::vector<KernelVariant> tile_variants(KernelVariant (*variant_of)(const ScoreTile&)) {
   std::vector<KernelVariant> variants;
   for (i64 heads : kIndexerHeads) {
-    for (i64 rows = 1; rows <= most_rows; ++rows) {
-      const KernelVariant variant = variant_of(score_tile(heads, rows));
+    for (i64 rows = 1; rows <= kMostTileRows + 1; ++rows) {
+      const ScoreTile tile = score_tile(heads, rows);
+      const KernelVariant variant = variant_of(tile);
+      if (variant.kernel == KernelId::indexer_sieve && rows > tile.rows) continue;
       if (std::ranges::find(variants, variant) == variants.end()) variants.push_back(variant);
     }
   }
   return variants;
 }
-std::vector<KernelVariant> indexer_score_variants() {
-  return tile_variants(indexer_score_variant, kMostTileRows + 1);
-}
-std::vector<KernelVariant> indexer_sieve_variants() {
-  return tile_variants(indexer_sieve_variant, kMostTileRows + 1);
-}
+std::vector<KernelVariant> indexer_score_variants() { return tile_variants(indexer_score_variant); }
+std::vector<KernelVariant> indexer_sieve_variants() { return tile_variants(indexer_sieve_variant); }
 
 constexpr std::string_view kIndexerSelectDefines[] = {"WARPS"};
 std::vector<KernelVariant> indexer_select_variants() {

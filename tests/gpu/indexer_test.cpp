@@ -277,6 +277,15 @@ void check_call(const PlanShape& shape, TestCall& call) {
   CHECK(first);
 }
 
+// The same of a call of which a sieve is a fold.
+void check_sieved(const PlanShape& shape, TestCall& call) {
+  const IndexerInputs inputs{.table_width = call.shape().pages,
+                             .rows = call.shape().rows,
+                             .rows_per_request = call.shape().rows_per_request};
+  REQUIRE(std::ranges::count(indexer_folds(planned_of(shape).plan, inputs), IndexerFold::sieve) == 1);
+  check_call(shape, call);
+}
+
 // Logits that are hard to select from: ties, floods of one value, signed zeros, none, far apart.
 std::vector<std::vector<float>> hard_logits(i64 count, std::mt19937_64& engine) {
   const auto made = [&](auto value) {
@@ -594,21 +603,17 @@ TEST_CASE("a sieve keeps what can be among the best between the ends of rows", "
       std::vector<int> lengths = {12'800, 12'799, 12'737, 2496, 2497, 2561, 0, 1, 700, 9000, 3000, 12'000};
       TestCall call({.heads = heads, .rows = 12, .rows_per_request = per_request, .pages = 200}, lengths,
                     std::mt19937_64(5), {3, 60, 199, 700});
-      REQUIRE(
-          std::ranges::count(indexer_folds(planned_of(shape).plan,
-                                           {.table_width = 200, .rows = 12, .rows_per_request = per_request}),
-                             IndexerFold::sieve) == 1);
-      check_call(shape, call);
+      check_sieved(shape, call);
     }
   }
-  // All equal, of which the lowest are selected, and what is no number, more of it than is selected.
+  // All equal, of which the lowest are selected.
   TestCall flat({.heads = 32, .rows = 3, .pages = 200}, {12'800, 9000, 600}, std::mt19937_64(5), {2}, true);
-  check_call(wide, flat);
+  check_sieved(wide, flat);
   // The same where a head has no pages, so that what lies between comes before the best of the tail.
   std::vector<i64> of_head(16);
   std::iota(of_head.begin(), of_head.end(), 0);
   TestCall headless({.heads = 32, .rows = 1, .pages = 200}, {12'800}, std::mt19937_64(5), of_head, true);
-  check_call(wide, headless);
+  check_sieved(wide, headless);
   // Logits of a few values, in every end and between them.
   TestCall few({.heads = 32, .rows = 3, .pages = 200}, {12'800, 12'700, 5000});
   const auto& cache = few.host().cache;
@@ -621,13 +626,14 @@ TEST_CASE("a sieve keeps what can be among the best between the ends of rows", "
       std::memcpy(bytes + kPageKeyBytes + token * 4, &scale, 4);
     }
   }
-  check_call(wide, few);
+  check_sieved(wide, few);
+  // What is no number, more of it than is selected.
   TestCall numbers({.heads = 32, .rows = 2, .pages = 200}, {12'800, 12'000});
   for (i64 page = 0; page < 400; page += 2) {
     for (i64 token = page % 5; token < 64; token += 5)
       std::memcpy(numbers.host().cache.data() + page * kPageBytes + kPageKeyBytes + token * 4, &kNan, 4);
   }
-  check_call(wide, numbers);
+  check_sieved(wide, numbers);
 }
 
 TEST_CASE("rows whose survivors have no room in a sieve are selected from anew", "[indexer]") {

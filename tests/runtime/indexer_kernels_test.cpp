@@ -264,7 +264,7 @@ TEST_CASE(
     "calls of many tokens are sieved, in batches that have room, and what has none is selected from anew") {
   const Planned planned = planned_of(glm_paged(48, 8192));
   const auto launches = indexer_launches(planned.plan, tensors_of(planned.layout), call_of(48, 8192));
-  std::vector<std::string> names = names_of(launches);
+  const std::vector<std::string> names = names_of(launches);
   const std::string tile = " HEADS=32 TOKENS=32 ROWS=1 WARPS=4", select = "indexer_select WARPS=32";
   std::vector<std::string> expected = {"indexer_split"};
   for (int batch = 0; batch < 2; ++batch) {
@@ -277,7 +277,7 @@ TEST_CASE(
     expected.push_back(select);
   }
   CHECK(names == expected);
-  // Of rows that are left alone: their lengths are what no survivor had room for.
+  // What is selected from anew has the lengths that the joins leave.
   const auto& join = std::get<KernelLaunch<IndexerJoinArguments>>(launches[4]);
   CHECK(join.arguments.source.rows == 24);
   for (std::size_t i = 11; i < launches.size(); ++i) {
@@ -288,7 +288,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("calls are sieved where that takes less time") {
+TEST_CASE("calls of more than 3,000,000 tokens are sieved, of more than 16,000,000 where heads are shared") {
   const auto is_sieved = [](i64 heads, i64 rows, i64 pages, i64 per_request) {
     IndexerRequest request = glm_paged(48, 8192);
     request.caps.num_q_heads = heads;
@@ -304,7 +304,11 @@ TEST_CASE("calls are sieved where that takes less time") {
   // A request that takes several tiles has no table of its ends for each.
   CHECK_FALSE(is_sieved(32, 48, 8192, 12));
   // Narrower plans have no kernels for it.
-  CHECK(first_fold(planned_of(glm_paged(400, 4096)), 400, 4096) != IndexerFold::sieve);
+  const auto folds_of = [](i64 pages) {
+    return indexer_folds(planned_of(glm_paged(48, pages)).plan, {.table_width = 4096, .rows = 48});
+  };
+  CHECK(std::ranges::count(folds_of(4096), IndexerFold::sieve) == 0);
+  CHECK(std::ranges::count(folds_of(4097), IndexerFold::sieve) == 1);
 }
 
 TEST_CASE("a sieve has room for half as many survivors again as are to be expected") {
