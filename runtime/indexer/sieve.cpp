@@ -7,6 +7,9 @@ namespace {
 // kEndsSteps. Of the ends one in so many is of the head.
 constexpr i64 kEndsPart = 8;
 constexpr i64 kHeadPart = 8;
+
+// Words of all rows take one in so many at most: what is left is selected with the others.
+constexpr i64 kSharedPart = 8;
 constexpr i64 kEndsSteps = 32;
 
 // A sieve of such batches and ends, with no more room than has to be.
@@ -41,7 +44,7 @@ std::optional<Sieve> sieve_of(i64 words, i64 rows, i64 rows_per_request, i64 pag
          ends += ceil_div(pages, kEndsSteps)) {
       sieve.ends_pages = ends;
       const Sieve least = least_sieve(sieve, pages, step_tokens);
-      if (least.batch_words() + least.shared_words() <= words)
+      if (least.batch_words() + least.shared_words() <= words && kSharedPart * least.shared_words() <= words)
         return filled(least, words, (pages - ends) * kKernelPageSize);
     }
   }
